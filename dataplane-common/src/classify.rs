@@ -1,0 +1,83 @@
+//! Frame → not active, malformed for a named reason, or an active packet with everything needed to decide about it.
+
+use crate::packet::Packet;
+use crate::reason::Reason;
+use crate::wire::anep::{self, Anep};
+use crate::wire::ip::{self, PROTOCOL_ACTIVE, PROTOCOL_UDP, UDP_BYTES};
+
+/// An active packet. Offsets are bytes from the start of the frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Active {
+    /// The ANEP header.
+    pub anep: Anep,
+    /// Offset of the IP header.
+    pub l3: usize,
+    /// Offset of the UDP header, or of the ANEP header for IP protocol 107.
+    pub l4: usize,
+    /// True for IPv6.
+    pub v6: bool,
+    /// True when ANEP lies in UDP, false for IP protocol 107.
+    pub udp: bool,
+    /// Bytes that UDP or IP delivered behind the ANEP packet; they are ignored.
+    pub trailing: usize,
+}
+
+/// What a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// For the kernel stack.
+    NotActive,
+    /// A fragment of what might be an active packet: for the kernel stack.
+    Fragment,
+    /// An active packet that must be dropped.
+    Malformed(Reason),
+    /// An active packet.
+    Active(Active),
+}
+
+/// Classifies a frame. `udp_port` is the UDP destination port that carries ANEP.
+///
+/// A frame that is cut short before its transport header, or whose IP header contradicts itself there, is
+/// [`Class::NotActive`]: whether it is active cannot be known, and the kernel judges it as it always did.
+#[inline(always)]
+pub fn classify<P: Packet + ?Sized>(frame: &P, udp_port: u16) -> Class {
+    let Some(transport) = ip::find_transport(frame) else {
+        return Class::NotActive;
+    };
+    let (udp, anep_at, limit) = match transport.protocol {
+        PROTOCOL_UDP | PROTOCOL_ACTIVE if transport.fragment => return Class::Fragment,
+        PROTOCOL_UDP => {
+            let Some([_, _, d0, d1, l0, l1, _, _]) = frame.read::<UDP_BYTES>(transport.l4) else {
+                return Class::NotActive;
+            };
+            if u16::from_be_bytes([d0, d1]) != udp_port {
+                return Class::NotActive;
+            }
+            let udp_len = usize::from(u16::from_be_bytes([l0, l1]));
+            if udp_len < UDP_BYTES || udp_len > transport.l4_len {
+                return Class::Malformed(Reason::DropUdpLength);
+            }
+            (true, transport.l4 + UDP_BYTES, udp_len - UDP_BYTES)
+        }
+        PROTOCOL_ACTIVE => (false, transport.l4, transport.l4_len),
+        _ => return Class::NotActive,
+    };
+    if !transport.v6 && !ip::ipv4_checksum_ok(frame, transport.l3, transport.l4) {
+        return Class::Malformed(Reason::DropIpChecksum);
+    }
+    match anep::parse(frame, anep_at, limit) {
+        Err(reason) => Class::Malformed(reason),
+        Ok(anep) => Class::Active(Active {
+            anep,
+            l3: transport.l3,
+            l4: transport.l4,
+            v6: transport.v6,
+            udp,
+            trailing: limit - anep.packet_len,
+        }),
+    }
+}
+
+#[cfg(test)]
+#[path = "classify_tests.rs"]
+mod tests;

@@ -1,0 +1,97 @@
+//! What the XDP program puts in front of a frame it gives to a worker (XDP metadata, 32 bytes, host byte order).
+
+/// Length of the record, bytes. The kernel allows multiples of 4 up to 32.
+pub const METADATA_BYTES: usize = 32;
+
+/// First field of a valid record: changes with [`crate::maps::ABI_VERSION`].
+pub const METADATA_MAGIC: u16 = 0xda00 | crate::maps::ABI_VERSION as u16;
+
+/// Where the packet came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Origin {
+    /// It arrived at a port of this node; the frame begins with its Ethernet header.
+    Port = 0,
+    /// A peer forwarded it; the frame begins with the interconnect frame's Ethernet header.
+    Peer = 1,
+}
+
+/// The record, by value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metadata {
+    /// Index of the function the packet names.
+    pub function: u16,
+    /// Estimated processing time charged to the worker, ns. Exactly this is discharged.
+    pub charged_ns: u32,
+    /// When the XDP program saw the frame, ns of the monotonic clock.
+    pub arrival_ns: u64,
+    /// Work charged through this socket so far, this packet included, ns (low 32 bits).
+    pub position_ns: u32,
+    /// Packets charged through this socket so far, this one included (low 32 bits).
+    pub sequence: u32,
+    /// Where the packet came from.
+    pub origin: Origin,
+    /// Policy that decided.
+    pub policy: u8,
+}
+
+impl Metadata {
+    /// The record's bytes.
+    #[inline(always)]
+    pub fn emit(&self) -> [u8; METADATA_BYTES] {
+        let mut bytes = [0u8; METADATA_BYTES];
+        bytes[0..2].copy_from_slice(&METADATA_MAGIC.to_ne_bytes());
+        bytes[2..4].copy_from_slice(&self.function.to_ne_bytes());
+        bytes[4..8].copy_from_slice(&self.charged_ns.to_ne_bytes());
+        bytes[8..16].copy_from_slice(&self.arrival_ns.to_ne_bytes());
+        bytes[16..20].copy_from_slice(&self.position_ns.to_ne_bytes());
+        bytes[20..24].copy_from_slice(&self.sequence.to_ne_bytes());
+        bytes[24] = self.origin as u8;
+        bytes[25] = self.policy;
+        bytes
+    }
+
+    /// Reads a record; `None` when it was not written by a program of this ABI.
+    #[inline]
+    pub fn parse(b: &[u8; METADATA_BYTES]) -> Option<Self> {
+        if u16::from_ne_bytes([b[0], b[1]]) != METADATA_MAGIC {
+            return None;
+        }
+        Some(Self {
+            function: u16::from_ne_bytes([b[2], b[3]]),
+            charged_ns: u32::from_ne_bytes([b[4], b[5], b[6], b[7]]),
+            arrival_ns: u64::from_ne_bytes([b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]]),
+            position_ns: u32::from_ne_bytes([b[16], b[17], b[18], b[19]]),
+            sequence: u32::from_ne_bytes([b[20], b[21], b[22], b[23]]),
+            origin: match b[24] {
+                0 => Origin::Port,
+                1 => Origin::Peer,
+                _ => return None,
+            },
+            policy: b[25],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn record_round_trips_and_refuses_strangers() {
+        let record = Metadata {
+            function: 3,
+            charged_ns: 400_000,
+            arrival_ns: 1 << 40,
+            position_ns: 7,
+            sequence: 9,
+            origin: Origin::Peer,
+            policy: 2,
+        };
+        let mut bytes = record.emit();
+        assert_eq!(Metadata::parse(&bytes), Some(record));
+        bytes[24] = 2;
+        assert_eq!(Metadata::parse(&bytes), None);
+        assert_eq!(Metadata::parse(&[0; METADATA_BYTES]), None);
+    }
+}

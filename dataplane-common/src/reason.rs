@@ -1,0 +1,156 @@
+//! The one list of what can happen to a frame: counter index, name and help text of every verdict and drop.
+//!
+//! XDP programs, workers, `status`, the ledger, tests and `docs/counters.md` all read it. A frame that is *seen* ends in
+//! exactly one counter of the same stage whose effect is not [`Effect::Note`]; [`crate::ledger`] checks that.
+
+/// Where a counter is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// XDP program on a port.
+    Port,
+    /// XDP program on an interconnect link.
+    Link,
+    /// Worker thread.
+    Worker,
+}
+
+/// What a counter says about the frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// The frame entered the stage.
+    Seen,
+    /// It went to the kernel's network stack, untouched.
+    Pass,
+    /// It went on to another node.
+    Redirect,
+    /// It went on to a worker of this node.
+    Queue,
+    /// It was put on a transmit ring or out of a port.
+    Send,
+    /// It ended here because it was consumed for its purpose.
+    Consume,
+    /// It ended here because something is wrong with it or with this node.
+    Drop,
+    /// It says something about a frame that another counter disposes of.
+    Note,
+}
+
+macro_rules! reasons {
+    ($($variant:ident, $stage:ident, $effect:ident, $name:literal, $help:literal;)*) => {
+        /// Counter index: what happened to a frame and why. See the module.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum Reason {
+            $(#[doc = $help] $variant,)*
+        }
+
+        impl Reason {
+            /// Every reason, in counter order.
+            pub const ALL: &'static [Reason] = &[$(Reason::$variant,)*];
+
+            /// Stable name, as metrics and JSON print it.
+            pub const fn name(self) -> &'static str {
+                match self { $(Reason::$variant => $name,)* }
+            }
+
+            /// One line for people.
+            pub const fn help(self) -> &'static str {
+                match self { $(Reason::$variant => $help,)* }
+            }
+
+            /// Where it is counted.
+            pub const fn stage(self) -> Stage {
+                match self { $(Reason::$variant => Stage::$stage,)* }
+            }
+
+            /// What it says about the frame.
+            pub const fn effect(self) -> Effect {
+                match self { $(Reason::$variant => Effect::$effect,)* }
+            }
+        }
+    };
+}
+
+reasons! {
+    SeenPort, Port, Seen, "port_seen", "Frames that arrived at a port.";
+    PassNotActive, Port, Pass, "pass_not_active", "Not an active packet: left to the kernel stack.";
+    PassFragment, Port, Pass, "pass_fragment", "Fragment of a UDP or protocol 107 packet: left to the kernel stack.";
+    PassUnknownType, Port, Pass, "pass_unknown_type", "Active, type id not known here, sender allows forwarding as ordinary traffic.";
+    PassNoSocket, Port, Pass, "pass_no_socket", "Active, but no worker's socket is bound to this queue: left to the kernel stack (fail open).";
+    DropAnepTruncated, Port, Drop, "drop_anep_truncated", "Fewer bytes than an ANEP header has.";
+    DropAnepVersion, Port, Drop, "drop_anep_version", "ANEP version is not 1.";
+    DropAnepHeaderShort, Port, Drop, "drop_anep_header_short", "ANEP header length below 2 words.";
+    DropAnepHeaderPastEnd, Port, Drop, "drop_anep_header_past_end", "ANEP header length beyond the packet length.";
+    DropAnepPacketPastFrame, Port, Drop, "drop_anep_packet_past_frame", "ANEP packet length beyond what UDP, IP or the frame delivered.";
+    DropAnepOptionLength, Port, Drop, "drop_anep_option_length", "ANEP option of length 0, too short for its type, or past the header.";
+    DropAnepOptionUnknown, Port, Drop, "drop_anep_option_unknown", "Unknown ANEP option that asks for discard.";
+    DropAnepOptionsLimit, Port, Drop, "drop_anep_options_limit", "More than 8 ANEP options or a header longer than 256 bytes.";
+    DropUnknownType, Port, Drop, "drop_unknown_type", "Type id not known here and the sender asks for discard.";
+    DropOperandMissing, Port, Drop, "drop_operand_missing", "The function needs an operand option and the packet has none.";
+    DropServiceLimit, Port, Drop, "drop_service_limit", "Estimated processing time above the function's limit.";
+    DropIpChecksum, Port, Drop, "drop_ip_checksum", "Active packet whose IPv4 header checksum is wrong.";
+    DropUdpLength, Port, Drop, "drop_udp_length", "UDP length below 8 or beyond the IP payload.";
+    DropHeadroom, Port, Drop, "drop_headroom", "The driver left no room in front of the frame for metadata or the interconnect header.";
+    Redirected, Port, Redirect, "redirected", "Sent to another node because it finishes sooner there.";
+    LocalQueued, Port, Queue, "local_queued", "Given to this node's worker.";
+    NoteTrailing, Port, Note, "note_trailing_bytes", "Active packets shorter than the datagram that carried them; the tail is ignored.";
+    NoteTooLong, Port, Note, "note_too_long_to_forward", "Kept here because the link's MTU has no room for the interconnect header.";
+
+    SeenLink, Link, Seen, "link_seen", "Frames that arrived on an interconnect link.";
+    PassLink, Link, Pass, "pass_link", "Not an interconnect frame: left to the kernel stack.";
+    DropLinkTruncated, Link, Drop, "drop_link_truncated", "Interconnect frame shorter than it says, or a report without content.";
+    DropLinkVersion, Link, Drop, "drop_link_version", "Interconnect frame of another version.";
+    DropLinkKind, Link, Drop, "drop_link_kind", "Interconnect frame of unknown kind.";
+    DropLinkHops, Link, Drop, "drop_link_hops", "Interconnect frame with no hop or too many.";
+    DropLinkDestination, Link, Drop, "drop_link_destination", "Interconnect frame for another node.";
+    DropLinkSource, Link, Drop, "drop_link_source", "Interconnect frame from a node that is not a peer.";
+    DropLinkType, Link, Drop, "drop_link_type", "Forwarded packet whose function this node does not have.";
+    DropLinkPort, Link, Drop, "drop_link_port", "Result for a port this node does not have.";
+    DropLinkNoSocket, Link, Drop, "drop_link_no_socket", "Forwarded packet on a queue without a worker's socket.";
+    DropLinkHeadroom, Link, Drop, "drop_link_headroom", "The driver left no room in front of the frame for metadata.";
+    DropReportOld, Link, Drop, "drop_report_old", "Report older than one already taken.";
+    ReportTaken, Link, Consume, "report_taken", "Load reports taken.";
+    ForwardQueued, Link, Queue, "forward_queued", "Forwarded packets given to this node's worker.";
+    ResultReturned, Link, Send, "result_returned", "Results sent out of the port their packet arrived at.";
+
+    SeenLocal, Worker, Seen, "worker_local", "Packets of this node's ports taken by a worker.";
+    SeenForwarded, Worker, Seen, "worker_forwarded", "Packets of other nodes taken by a worker.";
+    DropMetadata, Worker, Drop, "drop_metadata", "Frame without valid metadata of the XDP program.";
+    DropUdpChecksum, Worker, Drop, "drop_udp_checksum", "UDP checksum wrong, or zero over IPv6.";
+    DropAnepChecksum, Worker, Drop, "drop_anep_checksum", "ANEP integrity checksum wrong.";
+    DropResultRoom, Worker, Drop, "drop_result_room", "No result option, or one too small for the function's result.";
+    DropTxFull, Worker, Drop, "drop_tx_full", "The transmit ring stayed full.";
+    SentResult, Worker, Send, "sent_result", "Results sent out of the port they arrived at.";
+    SentHome, Worker, Send, "sent_home", "Results sent back to the node of arrival.";
+}
+
+/// Number of reasons.
+pub const REASONS: usize = Reason::ALL.len();
+/// Counters per worker in the worker counter map: [`REASONS`] rounded up, so that workers share no cache line.
+pub const REASON_STRIDE: usize = 64;
+
+const _: () = assert!(REASONS <= REASON_STRIDE);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_are_unique_and_say_their_effect() {
+        let names: BTreeSet<_> = Reason::ALL.iter().map(|reason| reason.name()).collect();
+        assert_eq!(names.len(), REASONS);
+        for reason in Reason::ALL {
+            assert_eq!(reason.effect() == Effect::Drop, reason.name().starts_with("drop_"), "{reason:?}");
+            assert_eq!(reason.effect() == Effect::Pass, reason.name().starts_with("pass_"), "{reason:?}");
+            assert!(reason.help().ends_with('.'), "{reason:?}");
+        }
+    }
+
+    #[test]
+    fn index_is_position() {
+        for (at, reason) in Reason::ALL.iter().enumerate() {
+            assert_eq!(*reason as usize, at);
+        }
+    }
+}

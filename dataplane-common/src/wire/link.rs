@@ -1,0 +1,310 @@
+//! The interconnect header: what one node of the cluster puts in front of a frame it sends to another.
+//!
+//! ```text
+//! | Ethernet (14 bytes, EtherType 0x88b5) | header (40 bytes) | original frame, from its Ethernet header on |
+//!
+//!  0 version  u8     16 charged_ns   u32     32 arrival_ns u64
+//!  1 kind     u8     20 position_ns  u32
+//!  2 hops     u8     24 length       u16
+//!  3 flags    u8     26 type_id      u16
+//!  4 source   u16    28 port         u16
+//!  6 destination u16 30 reserved     u16
+//!  8 epoch    u32
+//! 12 sequence u32
+//! ```
+//!
+//! A *forward* carries a packet to the node that shall compute it, a *result* carries it back to the node of arrival, a
+//! *report* ([`Report`]) carries the sender's load instead of a frame.
+
+use super::ip::ETHERNET_BYTES;
+use crate::packet::Packet;
+use crate::reason::Reason;
+
+/// EtherType of interconnect frames: IEEE 802 "Local Experimental EtherType 1".
+pub const ETHERTYPE_LINK: u16 = 0x88b5;
+/// Version of this format. A frame of another version is dropped and counted.
+pub const VERSION: u8 = 1;
+/// Length of the interconnect header, bytes.
+pub const HEADER_BYTES: usize = 40;
+/// What is put in front of the original frame: Ethernet and interconnect header, bytes.
+pub const OVERHEAD_BYTES: usize = ETHERNET_BYTES + HEADER_BYTES;
+/// Length of a report's body, bytes.
+pub const REPORT_BYTES: usize = 28;
+/// Length of a whole report frame, bytes.
+pub const REPORT_FRAME_BYTES: usize = OVERHEAD_BYTES + REPORT_BYTES;
+/// Most hops a packet may make inside the cluster: from the node of arrival to the node that computes it.
+pub const MAX_HOPS: u8 = 1;
+
+/// What an interconnect frame is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// A packet to be computed by the destination.
+    Forward = 1,
+    /// A computed packet on its way back to the node of arrival.
+    Result = 2,
+    /// The sender's load.
+    Report = 3,
+}
+
+impl Kind {
+    #[inline(always)]
+    fn from_wire(value: u8) -> Option<Self> {
+        match value {
+            1 => Some(Self::Forward),
+            2 => Some(Self::Result),
+            3 => Some(Self::Report),
+            _ => None,
+        }
+    }
+}
+
+/// The interconnect header, by value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What the frame is for.
+    pub kind: Kind,
+    /// Hops made inside the cluster, this one included.
+    pub hops: u8,
+    /// Node that sent this frame.
+    pub source: u16,
+    /// Node it is meant for.
+    pub destination: u16,
+    /// Boot epoch of the source: larger after every restart (wrapping).
+    pub epoch: u32,
+    /// Counts the frames of the source's boot to this destination, per kind (wrapping).
+    pub sequence: u32,
+    /// Estimated processing time charged for this packet, ns. Zero in a report.
+    pub charged_ns: u32,
+    /// Work sent to the destination in this boot, this frame included, ns (wrapping). A receiver that keeps the newest
+    /// position knows how much work has left the link, whether or not every frame arrived. In a result: the position of
+    /// the forward it answers.
+    pub position_ns: u32,
+    /// Bytes of the frame behind the header.
+    pub length: u16,
+    /// The function the packet names.
+    pub type_id: u16,
+    /// Port of the node of arrival through which the result leaves (an index of that node, opaque to others).
+    pub port: u16,
+    /// When the packet arrived at the node of arrival, ns of that node's monotonic clock (opaque to others).
+    pub arrival_ns: u64,
+}
+
+impl Header {
+    /// The header's bytes.
+    #[inline(always)]
+    pub fn emit(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0u8; HEADER_BYTES];
+        bytes[0] = VERSION;
+        bytes[1] = self.kind as u8;
+        bytes[2] = self.hops;
+        bytes[4..6].copy_from_slice(&self.source.to_be_bytes());
+        bytes[6..8].copy_from_slice(&self.destination.to_be_bytes());
+        bytes[8..12].copy_from_slice(&self.epoch.to_be_bytes());
+        bytes[12..16].copy_from_slice(&self.sequence.to_be_bytes());
+        bytes[16..20].copy_from_slice(&self.charged_ns.to_be_bytes());
+        bytes[20..24].copy_from_slice(&self.position_ns.to_be_bytes());
+        bytes[24..26].copy_from_slice(&self.length.to_be_bytes());
+        bytes[26..28].copy_from_slice(&self.type_id.to_be_bytes());
+        bytes[28..30].copy_from_slice(&self.port.to_be_bytes());
+        bytes[32..40].copy_from_slice(&self.arrival_ns.to_be_bytes());
+        bytes
+    }
+
+    /// Reads the header at `start` (usually [`ETHERNET_BYTES`]) and checks it against the frame's length.
+    ///
+    /// # Errors
+    /// The reason under which the frame is dropped.
+    #[inline(always)]
+    pub fn parse<P: Packet + ?Sized>(frame: &P, start: usize) -> Result<Self, Reason> {
+        let Some(b) = frame.read::<HEADER_BYTES>(start) else {
+            return Err(Reason::DropLinkTruncated);
+        };
+        if b[0] != VERSION {
+            return Err(Reason::DropLinkVersion);
+        }
+        let Some(kind) = Kind::from_wire(b[1]) else {
+            return Err(Reason::DropLinkKind);
+        };
+        let header = Self {
+            kind,
+            hops: b[2],
+            source: u16::from_be_bytes([b[4], b[5]]),
+            destination: u16::from_be_bytes([b[6], b[7]]),
+            epoch: u32::from_be_bytes([b[8], b[9], b[10], b[11]]),
+            sequence: u32::from_be_bytes([b[12], b[13], b[14], b[15]]),
+            charged_ns: u32::from_be_bytes([b[16], b[17], b[18], b[19]]),
+            position_ns: u32::from_be_bytes([b[20], b[21], b[22], b[23]]),
+            length: u16::from_be_bytes([b[24], b[25]]),
+            type_id: u16::from_be_bytes([b[26], b[27]]),
+            port: u16::from_be_bytes([b[28], b[29]]),
+            arrival_ns: u64::from_be_bytes([b[32], b[33], b[34], b[35], b[36], b[37], b[38], b[39]]),
+        };
+        // A short frame may have been padded to the Ethernet minimum, so "longer than it says" is no error.
+        if start + HEADER_BYTES + usize::from(header.length) > frame.len() {
+            return Err(Reason::DropLinkTruncated);
+        }
+        if header.hops == 0 || header.hops > MAX_HOPS {
+            return Err(Reason::DropLinkHops);
+        }
+        Ok(header)
+    }
+}
+
+/// A load report: the body behind a [`Header`] of kind [`Kind::Report`], whose `position_ns` says how much work the
+/// reporting node has sent to the receiver so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Work waiting at a worker of the sender, mean over its workers, ns (saturating).
+    pub backlog_ns: u32,
+    /// Packets waiting or in service at a worker of the sender, in thousandths (mean over its workers): its run queue.
+    pub queued_milli: u32,
+    /// Newest position of the *receiver's* work that the sender has seen, ns (wrapping).
+    pub received_ns: u32,
+    /// Boot epoch of the receiver that `received_ns` belongs to; 0 when none was seen.
+    pub received_epoch: u32,
+    /// Frames with work that the sender has received from the receiver in that epoch (wrapping).
+    pub received_frames: u32,
+    /// Share of the last interval the sender's workers were busy, thousandths.
+    pub busy_milli: u16,
+    /// Workers of the sender.
+    pub workers: u16,
+    /// The next report comes within this time, µs.
+    pub interval_us: u32,
+}
+
+impl Report {
+    /// The body's bytes.
+    pub fn emit(&self) -> [u8; REPORT_BYTES] {
+        let mut bytes = [0u8; REPORT_BYTES];
+        bytes[0..4].copy_from_slice(&self.backlog_ns.to_be_bytes());
+        bytes[4..8].copy_from_slice(&self.queued_milli.to_be_bytes());
+        bytes[8..12].copy_from_slice(&self.received_ns.to_be_bytes());
+        bytes[12..16].copy_from_slice(&self.received_epoch.to_be_bytes());
+        bytes[16..20].copy_from_slice(&self.received_frames.to_be_bytes());
+        bytes[20..22].copy_from_slice(&self.busy_milli.to_be_bytes());
+        bytes[22..24].copy_from_slice(&self.workers.to_be_bytes());
+        bytes[24..28].copy_from_slice(&self.interval_us.to_be_bytes());
+        bytes
+    }
+
+    /// Reads the body at `start`.
+    ///
+    /// # Errors
+    /// [`Reason::DropLinkTruncated`] when the frame ends before it, or when it names no worker or no interval.
+    #[inline(always)]
+    pub fn parse<P: Packet + ?Sized>(frame: &P, start: usize) -> Result<Self, Reason> {
+        let Some(b) = frame.read::<REPORT_BYTES>(start) else {
+            return Err(Reason::DropLinkTruncated);
+        };
+        let report = Self {
+            backlog_ns: u32::from_be_bytes([b[0], b[1], b[2], b[3]]),
+            queued_milli: u32::from_be_bytes([b[4], b[5], b[6], b[7]]),
+            received_ns: u32::from_be_bytes([b[8], b[9], b[10], b[11]]),
+            received_epoch: u32::from_be_bytes([b[12], b[13], b[14], b[15]]),
+            received_frames: u32::from_be_bytes([b[16], b[17], b[18], b[19]]),
+            busy_milli: u16::from_be_bytes([b[20], b[21]]),
+            workers: u16::from_be_bytes([b[22], b[23]]),
+            interval_us: u32::from_be_bytes([b[24], b[25], b[26], b[27]]),
+        };
+        if report.workers == 0 || report.interval_us == 0 {
+            return Err(Reason::DropLinkTruncated);
+        }
+        Ok(report)
+    }
+}
+
+/// The Ethernet header of an interconnect frame.
+#[inline(always)]
+pub fn emit_ethernet(destination: [u8; 6], source: [u8; 6]) -> [u8; ETHERNET_BYTES] {
+    let [d0, d1, d2, d3, d4, d5] = destination;
+    let [s0, s1, s2, s3, s4, s5] = source;
+    let [t0, t1] = ETHERTYPE_LINK.to_be_bytes();
+    [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, t0, t1]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    fn header() -> Header {
+        Header {
+            kind: Kind::Forward,
+            hops: 1,
+            source: 1,
+            destination: 2,
+            epoch: 77,
+            sequence: 0xffff_fffe,
+            charged_ns: 123_456,
+            position_ns: 0x8000_0001,
+            length: 4,
+            type_id: 0xff03,
+            port: 3,
+            arrival_ns: 0x0102_0304_0506_0708,
+        }
+    }
+
+    fn frame(header: &Header, body: &[u8]) -> Vec<u8> {
+        let mut frame = emit_ethernet([2; 6], [4; 6]).to_vec();
+        frame.extend_from_slice(&header.emit());
+        frame.extend_from_slice(body);
+        frame
+    }
+
+    #[test]
+    fn header_survives_the_wire() {
+        let bytes = frame(&header(), b"data");
+        assert_eq!(Header::parse(bytes.as_slice(), ETHERNET_BYTES), Ok(header()));
+        assert_eq!(bytes[12..14], ETHERTYPE_LINK.to_be_bytes());
+    }
+
+    #[test]
+    fn names_every_way_to_be_wrong() {
+        let good = frame(&header(), b"data");
+        let with = |at: usize, value: u8| {
+            let mut bytes = good.clone();
+            bytes[ETHERNET_BYTES + at] = value;
+            Header::parse(bytes.as_slice(), ETHERNET_BYTES)
+        };
+        assert_eq!(with(0, 2), Err(Reason::DropLinkVersion));
+        assert_eq!(with(1, 9), Err(Reason::DropLinkKind));
+        assert_eq!(with(2, 0), Err(Reason::DropLinkHops));
+        assert_eq!(with(2, 2), Err(Reason::DropLinkHops));
+        assert_eq!(with(25, 5), Err(Reason::DropLinkTruncated));
+        for cut in 0..good.len() {
+            assert_eq!(Header::parse(&good[..cut], ETHERNET_BYTES), Err(Reason::DropLinkTruncated));
+        }
+    }
+
+    #[test]
+    fn report_survives_the_wire() {
+        let report = Report {
+            backlog_ns: 1,
+            queued_milli: 2,
+            received_ns: 3,
+            received_epoch: 4,
+            received_frames: 5,
+            busy_milli: 6,
+            workers: 7,
+            interval_us: 8,
+        };
+        let bytes = report.emit();
+        assert_eq!(Report::parse(bytes.as_slice(), 0), Ok(report));
+        assert_eq!(Report::parse(&bytes[..27], 0), Err(Reason::DropLinkTruncated));
+        assert_eq!(Report::parse([0u8; REPORT_BYTES].as_slice(), 0), Err(Reason::DropLinkTruncated));
+    }
+
+    proptest! {
+        #[test]
+        fn parsing_never_panics_and_round_trips(bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
+            if let Ok(header) = Header::parse(bytes.as_slice(), 0) {
+                let again = header.emit();
+                prop_assert_eq!(&again[..3], &bytes[..3]);
+                prop_assert_eq!(&again[4..30], &bytes[4..30]);
+                prop_assert_eq!(&again[32..], &bytes[32..HEADER_BYTES]);
+            }
+        }
+    }
+}

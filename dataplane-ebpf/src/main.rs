@@ -1,0 +1,229 @@
+//! The XDP programs. Glue only: every rule about packets or nodes is in `dataplane-common`.
+//!
+//! | program | attached to | does |
+//! |---|---|---|
+//! | `dp_ingress` | ports | classify, decide, give to a worker or send to a peer |
+//! | `dp_link` | interconnect links | take reports, give forwarded packets to a worker, send results out of their port |
+//! | `dp_sink` | a measuring host | stamp the arrival time and give every frame to an AF_XDP socket |
+//! | `dp_pass` | the far end of a veth | nothing; a veth takes redirected frames only when its peer runs XDP |
+#![no_std]
+#![no_main]
+#![feature(core_intrinsics)]
+#![expect(internal_features, reason = "atomic_xadd is the only atomic that reaches BPF v3 (docs/architecture.md)")]
+
+mod access;
+mod act;
+mod maps;
+
+use access::{Table, XdpFrame, params};
+use act::{Charge, count};
+use aya_ebpf::bindings::xdp_action::{XDP_DROP, XDP_PASS, XDP_REDIRECT};
+use aya_ebpf::helpers::{bpf_get_prandom_u32, bpf_ktime_get_ns};
+use aya_ebpf::macros::xdp;
+use aya_ebpf::programs::XdpContext;
+use dataplane_common::classify::{Active, Class, classify};
+use dataplane_common::estimate::Cost;
+use dataplane_common::function::Units;
+use dataplane_common::maps::Params;
+use dataplane_common::meta::Origin;
+use dataplane_common::packet::Packet;
+use dataplane_common::policy::{Job, Verdict, decide};
+use dataplane_common::reason::Reason;
+use dataplane_common::wire::ip::ETHERNET_BYTES;
+use dataplane_common::wire::link::{ETHERTYPE_LINK, Header, Kind, OVERHEAD_BYTES, Report};
+
+/// Frames from outside.
+#[xdp]
+pub fn dp_ingress(ctx: XdpContext) -> u32 {
+    count(Reason::SeenPort);
+    let params = params();
+    match classify(&XdpFrame::of(&ctx), params.udp_port) {
+        Class::NotActive => pass(Reason::PassNotActive),
+        Class::Fragment => pass(Reason::PassFragment),
+        Class::Malformed(reason) => drop_frame(reason),
+        Class::Active(active) => handle_active(&ctx, &params, &active),
+    }
+}
+
+#[inline(always)]
+fn handle_active(ctx: &XdpContext, params: &Params, active: &Active) -> u32 {
+    let Some(function) = maps::function_of(active.anep.type_id) else {
+        return if active.anep.discard_unknown {
+            drop_frame(Reason::DropUnknownType)
+        } else {
+            pass(Reason::PassUnknownType)
+        };
+    };
+    let queue = ctx.rx_queue_index();
+    let (Some(row), Some(interface)) = (access::function(function, queue), maps::interface(ctx)) else {
+        return pass(Reason::PassNoSocket);
+    };
+    let Some(units) = Units::from_map(row.units).of(&active.anep) else {
+        return drop_frame(Reason::DropOperandMissing);
+    };
+    let ept_ns = Cost { a_ns: row.a_ns, b_q16: row.b_q16 }.ns(units);
+    if ept_ns > row.limit_ns {
+        return drop_frame(Reason::DropServiceLimit);
+    }
+    if active.trailing > 0 {
+        count(Reason::NoteTrailing);
+    }
+    let bytes = XdpFrame::of(ctx).len() + OVERHEAD_BYTES;
+    // SAFETY: both helpers take no pointers and are available to XDP programs.
+    let (now_ns, random) = unsafe { (bpf_ktime_get_ns(), bpf_get_prandom_u32()) };
+    let job = Job { now_ns, ept_ns, bytes, random };
+    let decision = decide(&job, params, &Table { worker: queue, nodes: u32::from(params.nodes), now_ns });
+    if let Verdict::Redirect(node) = decision.verdict {
+        let forward = Header {
+            kind: Kind::Forward,
+            hops: 1,
+            source: params.node,
+            destination: node,
+            epoch: params.epoch,
+            sequence: 0,
+            charged_ns: ept_ns,
+            position_ns: 0,
+            length: (bytes - OVERHEAD_BYTES) as u16,
+            type_id: active.anep.type_id,
+            port: interface.index as u16,
+            arrival_ns: now_ns,
+        };
+        if act::forward(ctx, forward, bytes) {
+            count(Reason::Redirected);
+            return XDP_REDIRECT;
+        }
+    }
+    let charge = Charge { function: function as u16, charged_ns: ept_ns, arrival_ns: now_ns, origin: Origin::Port };
+    match act::queue(ctx, &interface, &charge, params.policy) {
+        Ok(()) => {
+            count(Reason::LocalQueued);
+            XDP_REDIRECT
+        }
+        Err(act::Refused::NoSocket) => pass(Reason::PassNoSocket),
+        Err(act::Refused::NoHeadroom) => drop_frame(Reason::DropHeadroom),
+    }
+}
+
+/// Frames from peers.
+#[xdp]
+pub fn dp_link(ctx: XdpContext) -> u32 {
+    count(Reason::SeenLink);
+    let frame = XdpFrame::of(&ctx);
+    if frame.u16(12) != Some(ETHERTYPE_LINK) {
+        return pass(Reason::PassLink);
+    }
+    let params = params();
+    let header = match Header::parse(&frame, ETHERNET_BYTES) {
+        Ok(header) => header,
+        Err(reason) => return drop_frame(reason),
+    };
+    if header.destination != params.node {
+        return drop_frame(Reason::DropLinkDestination);
+    }
+    if !maps::is_peer(header.source) {
+        return drop_frame(Reason::DropLinkSource);
+    }
+    match header.kind {
+        Kind::Forward => handle_forward(&ctx, &params, &header),
+        Kind::Result => handle_result(&ctx, &header),
+        Kind::Report => match Report::parse(&frame, OVERHEAD_BYTES) {
+            Ok(report) => handle_report(&params, &header, &report),
+            Err(reason) => drop_frame(reason),
+        },
+    }
+}
+
+#[inline(always)]
+fn handle_forward(ctx: &XdpContext, params: &Params, header: &Header) -> u32 {
+    // The account comes first: the work has left the link, whatever becomes of the packet here.
+    access::take_position(header, 1);
+    let Some(function) = maps::function_of(header.type_id) else {
+        return drop_frame(Reason::DropLinkType);
+    };
+    let (Some(row), Some(interface)) = (access::function(function, ctx.rx_queue_index()), maps::interface(ctx)) else {
+        return drop_frame(Reason::DropLinkNoSocket);
+    };
+    let charge = Charge {
+        function: function as u16,
+        // A peer's estimate is not trusted beyond what this node would accept itself.
+        charged_ns: if header.charged_ns > row.limit_ns { row.limit_ns } else { header.charged_ns },
+        // SAFETY: the helper takes no pointers and is available to XDP programs.
+        arrival_ns: unsafe { bpf_ktime_get_ns() },
+        origin: Origin::Peer,
+    };
+    match act::queue(ctx, &interface, &charge, params.policy) {
+        Ok(()) => {
+            count(Reason::ForwardQueued);
+            XDP_REDIRECT
+        }
+        Err(act::Refused::NoSocket) => drop_frame(Reason::DropLinkNoSocket),
+        Err(act::Refused::NoHeadroom) => drop_frame(Reason::DropLinkHeadroom),
+    }
+}
+
+#[inline(always)]
+fn handle_result(ctx: &XdpContext, header: &Header) -> u32 {
+    if act::return_result(ctx, u32::from(header.port)) {
+        count(Reason::ResultReturned);
+        XDP_REDIRECT
+    } else {
+        drop_frame(Reason::DropLinkPort)
+    }
+}
+
+#[inline(always)]
+fn handle_report(params: &Params, header: &Header, report: &Report) -> u32 {
+    access::take_position(header, 0);
+    // SAFETY: the helper takes no pointers and is available to XDP programs.
+    let now_ns = unsafe { bpf_ktime_get_ns() };
+    if access::take_report(params, header, report, now_ns) {
+        count(Reason::ReportTaken);
+        XDP_DROP
+    } else {
+        drop_frame(Reason::DropReportOld)
+    }
+}
+
+/// Every frame to the socket of its queue, with its arrival time in the metadata.
+#[xdp]
+pub fn dp_sink(ctx: XdpContext) -> u32 {
+    let Some(interface) = maps::interface(&ctx) else {
+        return XDP_PASS;
+    };
+    // SAFETY: the helper takes no pointers and is available to XDP programs.
+    let arrival_ns = unsafe { bpf_ktime_get_ns() };
+    let charge = Charge { function: 0, charged_ns: 0, arrival_ns, origin: Origin::Port };
+    match act::queue(&ctx, &interface, &charge, 0) {
+        Ok(()) => XDP_REDIRECT,
+        Err(_) => XDP_PASS,
+    }
+}
+
+/// Everything to the kernel stack.
+#[xdp]
+pub fn dp_pass(_ctx: XdpContext) -> u32 {
+    XDP_PASS
+}
+
+#[inline(always)]
+fn pass(reason: Reason) -> u32 {
+    count(reason);
+    XDP_PASS
+}
+
+#[inline(always)]
+fn drop_frame(reason: Reason) -> u32 {
+    count(reason);
+    XDP_DROP
+}
+
+/// The licence the kernel reads: the programs use GPL-only helpers.
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 4] = *b"GPL\0";
+
+/// A panic that can be reached makes the verifier refuse the program, because the loop never ends.
+#[panic_handler]
+fn panic(_info: &core::panic::PanicInfo) -> ! {
+    loop {}
+}

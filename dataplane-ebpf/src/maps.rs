@@ -1,0 +1,61 @@
+//! The maps, all BTF-typed so that libbpf and bpftool read them. Names, sizes and values are `dataplane_common::maps`.
+
+use aya_ebpf::bindings::BPF_F_MMAPABLE;
+use aya_ebpf::btf_maps::{Array, DevMap, HashMap, PerCpuArray, XskMap};
+use aya_ebpf::macros::btf_map;
+use aya_ebpf::programs::XdpContext;
+use dataplane_common::maps::{
+    DEFAULT_NODES, FunctionRow, InterfaceRow, LoadRow, MAX_FUNCTIONS, MAX_INTERFACES, MAX_WORKERS, MetaRow,
+    PEER_PRESENT, PeerRow, QueueRow, WorkerRow,
+};
+use dataplane_common::reason::{REASON_STRIDE, REASONS};
+
+const MMAPABLE: usize = BPF_F_MMAPABLE as usize;
+const SOCKETS: usize = MAX_INTERFACES * MAX_WORKERS;
+
+#[btf_map]
+pub static LOAD_TABLE: Array<LoadRow, DEFAULT_NODES, MMAPABLE> = Array::new();
+#[btf_map]
+pub static WORKERS: Array<WorkerRow, MAX_WORKERS, MMAPABLE> = Array::new();
+#[btf_map]
+pub static QUEUES: Array<QueueRow, SOCKETS, MMAPABLE> = Array::new();
+#[btf_map]
+pub static FUNCTIONS: Array<FunctionRow, { MAX_FUNCTIONS * MAX_WORKERS }, MMAPABLE> = Array::new();
+#[btf_map]
+pub static WORKER_COUNT: Array<u64, { MAX_WORKERS * REASON_STRIDE }, MMAPABLE> = Array::new();
+#[btf_map]
+pub static META: Array<MetaRow, 1, MMAPABLE> = Array::new();
+#[btf_map]
+pub static PEERS: Array<PeerRow, DEFAULT_NODES> = Array::new();
+#[btf_map]
+pub static TYPES: HashMap<u32, u32, MAX_FUNCTIONS> = HashMap::new();
+#[btf_map]
+pub static INTERFACES: HashMap<u32, InterfaceRow, MAX_INTERFACES> = HashMap::new();
+#[btf_map]
+pub static LINKS: DevMap<DEFAULT_NODES> = DevMap::new();
+#[btf_map]
+pub static PORTS: DevMap<MAX_INTERFACES> = DevMap::new();
+#[btf_map]
+pub static XSKS: XskMap<SOCKETS> = XskMap::new();
+#[btf_map]
+pub static XDP_COUNT: PerCpuArray<u64, REASONS> = PerCpuArray::new();
+
+/// Index of the function that `type_id` names.
+#[inline(always)]
+pub fn function_of(type_id: u16) -> Option<u32> {
+    // SAFETY: entries are written before the program is attached and never removed while it runs.
+    unsafe { TYPES.get(&u32::from(type_id)) }.copied()
+}
+
+/// What the interface the frame arrived on is to this node.
+#[inline(always)]
+pub fn interface(ctx: &XdpContext) -> Option<InterfaceRow> {
+    // SAFETY: entries are written before the program is attached and never removed while it runs.
+    unsafe { INTERFACES.get(&(ctx.ingress_ifindex() as u32)) }.copied()
+}
+
+/// True when `node` is a peer of this node.
+#[inline(always)]
+pub fn is_peer(node: u16) -> bool {
+    PEERS.get(u32::from(node)).is_some_and(|row| row.flags & PEER_PRESENT != 0)
+}

@@ -1,0 +1,324 @@
+//! What one node is told to do: the TOML file, checked in full before anything is opened.
+//!
+//! [`Config::parse`] walks the parsed document by hand instead of deriving a deserialiser: a derived one stops at the
+//! first mistake, this one reports every mistake of the file at once, each with its place, the reason and what to write
+//! instead. A [`Config`] that was returned holds: names and ids are unique, every peer's link exists, every number is
+//! within what [`maps`](dataplane_common::maps) can hold.
+//!
+//! | file | what it knows |
+//! |---|---|
+//! | `schema.rs` | which sections and keys there are |
+//! | `read.rs` | walks them: defaults, checks between them |
+//! | `value.rs` | what one value may be |
+//! | `units.rs` | `"100us"`, `"10Gbit/s"` |
+//! | `nearest.rs` | "did you mean" |
+//! | `error.rs` | mistakes and how they are shown |
+//! | `write.rs` | [`Config::to_toml`] |
+
+mod error;
+mod nearest;
+mod read;
+mod schema;
+mod units;
+mod value;
+mod write;
+
+use std::path::Path;
+
+use dataplane_common::maps::{ABI_VERSION, Params};
+use dataplane_common::policy::PolicyKind;
+use dataplane_common::wire::anep;
+
+pub use error::{ConfigErrors, Place, Problem};
+
+/// A function the caller can run, as the file may name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownFunction {
+    /// Name in the file.
+    pub name: &'static str,
+    /// Type id it answers to unless the file says otherwise.
+    pub type_id: u16,
+}
+
+/// One node, complete: what the file left out is filled in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Who this node is.
+    pub node: Node,
+    /// Where active packets arrive; at least one.
+    pub ports: Vec<Interface>,
+    /// Interfaces that lead to peers.
+    pub links: Vec<Interface>,
+    /// The other nodes.
+    pub peers: Vec<Peer>,
+    /// Threads and packet memory.
+    pub workers: Workers,
+    /// How packets are placed.
+    pub policy: Policy,
+    /// What sending a packet to a peer costs.
+    pub forwarding: Forwarding,
+    /// How often load is reported.
+    pub reports: Reports,
+    /// How active packets are recognised.
+    pub active: Active,
+    /// What this node computes.
+    pub functions: Vec<FunctionConfig>,
+}
+
+/// Who this node is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Name, also of the directory of its pinned maps.
+    pub name: String,
+    /// Row of the load table, below [`MAX_NODES`](dataplane_common::maps::MAX_NODES).
+    pub id: u16,
+}
+
+/// A network interface the node takes over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// The kernel's name for it.
+    pub name: String,
+    /// Where its XDP program runs.
+    pub mode: Mode,
+    /// Whether its AF_XDP sockets skip the copy.
+    pub zero_copy: ZeroCopy,
+}
+
+/// Where an XDP program runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// In the driver, or fail.
+    #[default]
+    Native,
+    /// Behind the driver, on the kernel's buffers: works everywhere, slower.
+    Skb,
+    /// In the driver if it can, else behind it, and say which.
+    Auto,
+}
+
+impl Mode {
+    /// Every mode with its name in the file.
+    pub const NAMES: [(&'static str, Self); 3] = [("native", Self::Native), ("skb", Self::Skb), ("auto", Self::Auto)];
+
+    /// Name in the file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Skb => "skb",
+            Self::Auto => "auto",
+        }
+    }
+}
+
+/// Whether the driver receives into and sends from packet memory directly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ZeroCopy {
+    /// If the driver can.
+    #[default]
+    Auto,
+    /// Or fail.
+    On,
+    /// Never: the kernel copies.
+    Off,
+}
+
+impl ZeroCopy {
+    /// Every choice with its name in the file.
+    pub const NAMES: [(&'static str, Self); 3] = [("auto", Self::Auto), ("on", Self::On), ("off", Self::Off)];
+
+    /// Name in the file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::On => "on",
+            Self::Off => "off",
+        }
+    }
+}
+
+/// Another node of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its name.
+    pub name: String,
+    /// Its id.
+    pub id: u16,
+    /// Name of the [`Config::links`] interface that leads there.
+    pub link: String,
+    /// MAC address of its end of the link.
+    pub mac: [u8; 6],
+}
+
+/// Threads and packet memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workers {
+    /// CPU of each worker. Worker k serves queue k of every interface.
+    pub cpus: Vec<u32>,
+    /// UMEM frames of each worker, a power of two.
+    pub frames: u32,
+    /// Bytes of a frame: 2048 or 4096.
+    pub frame_size: u32,
+    /// How long a worker without packets spins before it sleeps, ns; 0 = it sleeps at once.
+    pub spin_ns: u32,
+}
+
+impl Default for Workers {
+    fn default() -> Self {
+        Self { cpus: vec![0], frames: 4096, frame_size: 2048, spin_ns: 20_000 }
+    }
+}
+
+/// How packets are placed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// The rule.
+    pub kind: PolicyKind,
+    /// A redirect must be better than staying by more than this, ns.
+    pub margin_ns: u32,
+    /// Refuse redirects that cost more CPU than they save.
+    pub guard: bool,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self { kind: PolicyKind::EptErl, margin_ns: 0, guard: true }
+    }
+}
+
+/// What sending a packet to a peer costs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forwarding {
+    /// CPU time of the sender, ns.
+    pub send_ns: u32,
+    /// CPU time of the receiver, ns.
+    pub receive_ns: u32,
+    /// Time on the wire, whatever the length, ns.
+    pub wire_ns: u32,
+    /// Bandwidth of the wire, bit/s.
+    pub bandwidth_bits: u64,
+}
+
+impl Forwarding {
+    /// Time on the wire per byte, ns in Q16, rounded to the nearest.
+    pub fn wire_ns_per_byte_q16(&self) -> u32 {
+        // ns per byte = 8 bits × 10^9 ns / bandwidth.
+        const BYTE_Q16: u64 = (8 * 1_000_000_000) << 16;
+        let bandwidth = self.bandwidth_bits.max(1);
+        u32::try_from((BYTE_Q16 + bandwidth / 2) / bandwidth).unwrap_or(u32::MAX)
+    }
+}
+
+impl Default for Forwarding {
+    fn default() -> Self {
+        Self { send_ns: 2_000, receive_ns: 2_000, wire_ns: 10_000, bandwidth_bits: 10_000_000_000 }
+    }
+}
+
+/// How often load is reported to peers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reports {
+    /// Under load, ns.
+    pub interval_ns: u32,
+    /// When idle, ns; not below `interval_ns`.
+    pub idle_interval_ns: u32,
+}
+
+impl Default for Reports {
+    fn default() -> Self {
+        Self { interval_ns: 100_000, idle_interval_ns: 1_000_000 }
+    }
+}
+
+/// How active packets are recognised.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Active {
+    /// UDP port that carries ANEP.
+    pub udp_port: u16,
+    /// Check the UDP checksum before computing.
+    pub verify_udp_checksum: bool,
+}
+
+impl Default for Active {
+    fn default() -> Self {
+        Self { udp_port: anep::UDP_PORT, verify_udp_checksum: true }
+    }
+}
+
+/// A function this node computes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FunctionConfig {
+    /// Its name in the registry.
+    pub name: &'static str,
+    /// Type id that names it in a packet.
+    pub type_id: u16,
+    /// Packets whose estimated processing time is above this are dropped, ns.
+    pub limit_ns: u32,
+}
+
+impl FunctionConfig {
+    /// Limit of a function for which the file gives none, ns.
+    pub const DEFAULT_LIMIT_NS: u32 = 10_000_000;
+
+    /// `known` under its own type id, with the default limit.
+    pub const fn new(known: KnownFunction) -> Self {
+        Self { name: known.name, type_id: known.type_id, limit_ns: Self::DEFAULT_LIMIT_NS }
+    }
+}
+
+impl Config {
+    /// Reads a configuration; `functions` are those it may name.
+    ///
+    /// # Errors
+    /// Every mistake of the text, in its order.
+    pub fn parse(text: &str, functions: &[KnownFunction]) -> Result<Self, ConfigErrors> {
+        read::config(text, functions)
+    }
+
+    /// Reads the configuration file at `path`.
+    ///
+    /// # Errors
+    /// The file cannot be read, or as [`Config::parse`].
+    pub fn load(path: impl AsRef<Path>, functions: &[KnownFunction]) -> Result<Self, ConfigErrors> {
+        let path = path.as_ref();
+        let bytes = std::fs::read(path).map_err(|error| ConfigErrors::unreadable(path, &error))?;
+        let parsed = match std::str::from_utf8(&bytes) {
+            Ok(text) => Self::parse(text, functions),
+            Err(error) => Err(ConfigErrors::not_utf8(&bytes, error.valid_up_to())),
+        };
+        parsed.map_err(|errors| errors.in_file(path))
+    }
+
+    /// The complete configuration as a file that [`Config::parse`] reads back as the same.
+    pub fn to_toml(&self) -> String {
+        write::toml(self)
+    }
+
+    /// What the XDP programs must know of it; `epoch` tells this start of the node from earlier ones.
+    pub fn params(&self, epoch: u32) -> Params {
+        let largest = self.peers.iter().map(|peer| peer.id).fold(self.node.id, u16::max);
+        Params {
+            abi: ABI_VERSION,
+            policy: self.policy.kind as u32,
+            node: self.node.id,
+            nodes: largest.saturating_add(1),
+            udp_port: self.active.udp_port,
+            guard: self.policy.guard.into(),
+            epoch,
+            send_ns: self.forwarding.send_ns,
+            receive_ns: self.forwarding.receive_ns,
+            wire_ns: self.forwarding.wire_ns,
+            wire_ns_per_byte_q16: self.forwarding.wire_ns_per_byte_q16(),
+            margin_ns: self.policy.margin_ns,
+        }
+    }
+}
+
+/// A commented file that sets everything, for `dataplane config example`. Settings behind `#` without a space may be
+/// uncommented as they stand.
+pub fn example() -> &'static str {
+    include_str!("example.toml")
+}
+
+#[cfg(test)]
+mod tests;

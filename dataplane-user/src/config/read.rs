@@ -1,0 +1,574 @@
+//! Walks the parsed file: sections and keys, defaults, and the checks between them.
+//!
+//! Reading goes on after a mistake. So that one mistake does not cause a second message, a [`Field`] remembers whether
+//! it was absent or bad, and checks between places look only at good ones.
+
+use std::ops::Range;
+
+use dataplane_common::maps::{MAX_FUNCTIONS, MAX_INTERFACES, MAX_NODES, MAX_WORKERS};
+use dataplane_common::policy::PolicyKind;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::error::{Complaint, ConfigErrors, Problems};
+use super::nearest::did_you_mean;
+use super::schema::{
+    ACTIVE, FORWARDING, FUNCTION, LINK, NODE, PEER, POLICY, PORT, REPORTS, SECTIONS, Schema, WORKERS, home_of,
+};
+use super::units::show_duration;
+use super::value::{self, Read, UP_TO_A_SECOND};
+use super::{
+    Active, Config, Forwarding, FunctionConfig, Interface, KnownFunction, Mode, Node, Peer, Policy, Reports, Workers,
+    ZeroCopy,
+};
+
+/// Reads `text`.
+pub(super) fn config(text: &str, functions: &[KnownFunction]) -> Result<Config, ConfigErrors> {
+    let (root, syntax) = DeTable::parse_recoverable(text);
+    let mut problems = Problems::new(text);
+    problems.add_syntax(&syntax);
+    let mut reader = Reader {
+        root: root.get_ref(),
+        known: functions,
+        problems,
+        names: Claims::new("nodes are told apart by their names", "give each node of the cluster a name of its own"),
+        ids: Claims::new("a node's id is its row of the load table", "give each node of the cluster an id of its own"),
+        interfaces: Claims::new(
+            "an interface runs one XDP program, as a port or as a link, and a queue has one socket",
+            "name each interface once",
+        ),
+        addresses: Claims::new(
+            "frames for one of the two would reach the other",
+            "write the address of this peer's end of the link",
+        ),
+        links: Vec::new(),
+        links_are_complete: true,
+        peers_are_complete: true,
+    };
+    let config = reader.config();
+    reader.problems.into_result(config)
+}
+
+/// What became of a key.
+enum Field<T> {
+    /// The file does not set it.
+    Absent,
+    /// It was complained about.
+    Bad,
+    /// Its value and where that stands.
+    Good(Spanned<T>),
+}
+
+impl<T> Field<T> {
+    /// The value, or `default`. After a mistake the default stands in only until the file is refused.
+    fn or(self, default: T) -> T {
+        self.value().unwrap_or(default)
+    }
+
+    fn value(self) -> Option<T> {
+        match self {
+            Self::Good(value) => Some(value.into_inner()),
+            Self::Absent | Self::Bad => None,
+        }
+    }
+
+    fn good(&self) -> Option<(&T, Range<usize>)> {
+        match self {
+            Self::Good(value) => Some((value.get_ref(), value.span())),
+            Self::Absent | Self::Bad => None,
+        }
+    }
+
+    fn is_bad(&self) -> bool {
+        matches!(self, Self::Bad)
+    }
+}
+
+/// One `[section]` of the file.
+struct Section<'t> {
+    schema: &'static Schema,
+    header: Range<usize>,
+    table: &'t DeTable<'t>,
+}
+
+/// Values of which each may occur once, with who has them.
+struct Claims<T> {
+    why: &'static str,
+    todo: &'static str,
+    taken: Vec<(T, String)>,
+}
+
+impl<T: PartialEq> Claims<T> {
+    fn new(why: &'static str, todo: &'static str) -> Self {
+        Self { why, todo, taken: Vec::new() }
+    }
+
+    /// Takes the value at `span` for `section`, or complains that it is taken.
+    fn claim(
+        &mut self,
+        value: T,
+        label: &str,
+        section: &Section<'_>,
+        span: &Range<usize>,
+        problems: &mut Problems<'_>,
+    ) {
+        match self.taken.iter().find(|(taken, _)| *taken == value) {
+            Some((_, holder)) => {
+                problems
+                    .add_of_whole(span, Complaint::new(format!("{label} is taken by {holder}"), self.why, self.todo));
+            }
+            None => {
+                let holder = format!("the {} on line {}", section.schema.header(), problems.line(section.header.start));
+                self.taken.push((value, holder));
+            }
+        }
+    }
+}
+
+/// A link whose name is good.
+struct KnownLink {
+    name: String,
+    span: Range<usize>,
+    used: bool,
+}
+
+struct Reader<'t> {
+    root: &'t DeTable<'t>,
+    known: &'t [KnownFunction],
+    problems: Problems<'t>,
+    names: Claims<String>,
+    ids: Claims<u16>,
+    interfaces: Claims<String>,
+    addresses: Claims<(String, [u8; 6])>,
+    links: Vec<KnownLink>,
+    /// Every `[[link]]` has a good name: only then can a peer's link be called unknown.
+    links_are_complete: bool,
+    /// Every `[[peer]]` has a good link: only then can a link be called unused.
+    peers_are_complete: bool,
+}
+
+/// Sections.
+impl<'t> Reader<'t> {
+    fn config(&mut self) -> Option<Config> {
+        self.unknown_sections();
+        let node = self.node();
+        let (ports, links) = (self.tables(&PORT), self.tables(&LINK));
+        if ports.is_empty() {
+            self.missing_section(&PORT, "active packets arrive at a port", "interface = \"eth1\"");
+        }
+        self.at_most(MAX_INTERFACES, "ports and links", ports.iter().chain(&links));
+        let ports: Vec<_> = ports.iter().map(|section| self.interface(section)).collect();
+        let links: Vec<_> = links.iter().map(|section| self.link(section)).collect();
+        let peers: Vec<_> = self.tables(&PEER).iter().map(|section| self.peer(section)).collect();
+        self.unused_links();
+        let config = Config {
+            workers: self.table(&WORKERS, Self::workers),
+            policy: self.table(&POLICY, Self::policy),
+            forwarding: self.table(&FORWARDING, Self::forwarding),
+            reports: self.table(&REPORTS, Self::reports),
+            active: self.table(&ACTIVE, Self::active),
+            functions: self.functions()?,
+            node: node?,
+            ports: ports.into_iter().collect::<Option<_>>()?,
+            links: links.into_iter().collect::<Option<_>>()?,
+            peers: peers.into_iter().collect::<Option<_>>()?,
+        };
+        Some(config)
+    }
+
+    fn node(&mut self) -> Option<Node> {
+        let sections = self.tables(&NODE);
+        let Some(section) = sections.first() else {
+            self.missing_section(&NODE, "a node must say who it is", "name = \"n1\" and id = 1");
+            return None;
+        };
+        let (name, id) = self.identity(section);
+        Some(Node { name: name?, id: id? })
+    }
+
+    /// `name` and `id` of this node or of a peer.
+    fn identity(&mut self, section: &Section<'_>) -> (Option<String>, Option<u16>) {
+        let name = self.required(section, "name", "name = \"n1\"", value::node_name);
+        if let Some((name, span)) = name.good() {
+            let label = format!("the name {name}");
+            self.names.claim(name.clone(), &label, section, &span, &mut self.problems);
+        }
+        const WHY: &str = "the id is the node's row in the load table, which has 4096";
+        const { assert!(MAX_NODES == 4096) };
+        let id = self.required(section, "id", "id = 1", value::number(0..=MAX_NODES as u16 - 1, WHY));
+        if let Some((id, span)) = id.good() {
+            self.ids.claim(*id, &format!("the id {id}"), section, &span, &mut self.problems);
+        }
+        (name.value(), id.value())
+    }
+
+    fn interface(&mut self, section: &Section<'_>) -> Option<Interface> {
+        let name = self.required(section, "interface", "interface = \"eth1\"", value::interface_name);
+        if let Some((name, span)) = name.good() {
+            let label = format!("the interface {name}");
+            self.interfaces.claim(name.clone(), &label, section, &span, &mut self.problems);
+        }
+        let mode = self.field(section, "mode", value::word(Mode::NAMES.to_vec(), "mode"));
+        let zero_copy = self.field(section, "zero_copy", value::word(ZeroCopy::NAMES.to_vec(), "choice"));
+        if let (Some((Mode::Skb, _)), Some((ZeroCopy::On, span))) = (mode.good(), zero_copy.good()) {
+            let complaint = Complaint::new(
+                "zero_copy = \"on\" contradicts mode = \"skb\"",
+                "in skb mode the kernel has copied the packet before the XDP program sees it",
+                "write mode = \"native\", or zero_copy = \"off\"",
+            );
+            self.problems.add_of_whole(&span, complaint);
+        }
+        Some(Interface {
+            name: name.value()?,
+            mode: mode.or(Mode::default()),
+            zero_copy: zero_copy.or(ZeroCopy::default()),
+        })
+    }
+
+    fn link(&mut self, section: &Section<'_>) -> Option<Interface> {
+        let link = self.interface(section);
+        match (&link, section.table.get("interface")) {
+            (Some(link), Some(value)) => {
+                self.links.push(KnownLink { name: link.name.clone(), span: value.span(), used: false });
+            }
+            _ => self.links_are_complete = false,
+        }
+        link
+    }
+
+    fn peer(&mut self, section: &Section<'_>) -> Option<Peer> {
+        let (name, id) = self.identity(section);
+        let link = self.required(section, "link", "link = \"to-n2\"", value::name("\"to-n2\""));
+        let link = self.known_link(link);
+        let mac = self.required(section, "mac", "mac = \"02:00:00:00:02:01\"", value::mac);
+        if let (Some(link), Some((mac, span))) = (&link, mac.good()) {
+            let claim = (link.clone(), *mac);
+            self.addresses.claim(claim, &format!("this address on {link}"), section, &span, &mut self.problems);
+        }
+        Some(Peer { name: name?, id: id?, link: link?, mac: mac.value()? })
+    }
+
+    /// The link that a peer names, noted as used, if there is one.
+    fn known_link(&mut self, link: Field<String>) -> Option<String> {
+        let Field::Good(link) = link else {
+            self.peers_are_complete = false;
+            return None;
+        };
+        let (span, link) = (link.span(), link.into_inner());
+        if let Some(known) = self.links.iter_mut().find(|known| known.name == link) {
+            known.used = true;
+            return Some(link);
+        }
+        self.peers_are_complete = false;
+        if self.links_are_complete {
+            let quoted = self.problems.quote(&span);
+            let holder = self.interfaces.taken.iter().find(|(name, _)| *name == link);
+            let what = match holder {
+                Some((_, holder)) => format!("link = {quoted} names {holder}, not a link"),
+                None => {
+                    let hint = did_you_mean(&link, self.links.iter().map(|known| known.name.as_str()));
+                    format!("link = {quoted} names no [[link]]{hint}")
+                }
+            };
+            let why = "frames for the peer leave through this interface";
+            let todo = "write the interface of a [[link]], and add that section if there is none";
+            self.problems.add_of_whole(&span, Complaint::new(what, why, todo));
+        }
+        None
+    }
+
+    fn unused_links(&mut self) {
+        if !self.peers_are_complete {
+            return;
+        }
+        for link in self.links.iter().filter(|link| !link.used) {
+            let complaint = Complaint::new(
+                format!("the link {} leads to no peer", link.name),
+                "the node would take the interface over and never send to it",
+                format!("write link = {:?} in a [[peer]], or remove the [[link]]", link.name),
+            );
+            self.problems.add_of_whole(&link.span, complaint);
+        }
+    }
+
+    fn workers(&mut self, section: &Section<'_>) -> Workers {
+        let default = Workers::default();
+        let frames = value::power_of_two(256..=65_536, "rings and the free list count frames in powers of two");
+        let size = value::number_among(&[2048, 4096], "the kernel divides each page of packet memory evenly");
+        let spin = value::duration(UP_TO_A_SECOND, "a spinning worker keeps its CPU from everyone else");
+        Workers {
+            cpus: self.cpus(section).unwrap_or(default.cpus),
+            frames: self.field(section, "frames", frames).or(default.frames),
+            frame_size: self.field(section, "frame_size", size).or(default.frame_size),
+            spin_ns: self.field(section, "spin", spin).or(default.spin_ns),
+        }
+    }
+
+    fn cpus(&mut self, section: &Section<'_>) -> Option<Vec<u32>> {
+        const TODO: &str = "write the CPU of each worker, like [2, 3]";
+        let value = section.table.get("cpus")?;
+        let span = value.span();
+        let Some(list) = value.get_ref().as_array() else {
+            let what = format!("cpus = {} is {}, not a list", self.problems.quote(&span), value::kind(value.get_ref()));
+            self.problems.add(&span, Complaint::new(what, "there is one worker for each CPU listed", TODO));
+            return None;
+        };
+        if list.is_empty() || list.len() > MAX_WORKERS {
+            let what = format!("cpus lists {} CPUs", list.len());
+            let why = format!("there is one worker for each, at least 1 and at most {MAX_WORKERS}");
+            self.problems.add(&span, Complaint::new(what, why, TODO));
+        }
+        let cpu = value::number(0..=1023, "the kernel's CPU sets have 1024 places");
+        let mut cpus: Vec<u32> = Vec::new();
+        for entry in list {
+            let span = entry.span();
+            match cpu(entry.get_ref()) {
+                Ok(cpu) if cpus.contains(&cpu) => {
+                    let what = format!("CPU {cpu} is listed twice");
+                    let why = "two workers on one CPU wait for each other, and estimates count that as service time";
+                    self.problems.add(&span, Complaint::new(what, why, TODO));
+                }
+                Ok(cpu) => cpus.push(cpu),
+                Err(complaint) => {
+                    let what = format!("the CPU {} {}", self.problems.quote(&span), complaint.what);
+                    self.problems.add(&span, Complaint { what, ..complaint });
+                }
+            }
+        }
+        Some(cpus)
+    }
+
+    fn policy(&mut self, section: &Section<'_>) -> Policy {
+        let default = Policy::default();
+        let names = PolicyKind::ALL.iter().map(|kind| (kind.name(), *kind)).collect();
+        let margin = value::duration(UP_TO_A_SECOND, "with a larger margin no packet would ever be sent");
+        Policy {
+            kind: self.field(section, "name", value::word(names, "policy")).or(default.kind),
+            margin_ns: self.field(section, "margin", margin).or(default.margin_ns),
+            guard: self.field(section, "guard", value::flag).or(default.guard),
+        }
+    }
+
+    fn forwarding(&mut self, section: &Section<'_>) -> Forwarding {
+        let default = Forwarding::default();
+        let cost = || value::duration(UP_TO_A_SECOND, "this is the cost of one packet");
+        Forwarding {
+            send_ns: self.field(section, "send", cost()).or(default.send_ns),
+            receive_ns: self.field(section, "receive", cost()).or(default.receive_ns),
+            wire_ns: self.field(section, "wire", cost()).or(default.wire_ns),
+            bandwidth_bits: self.field(section, "bandwidth", value::bandwidth).or(default.bandwidth_bits),
+        }
+    }
+
+    fn reports(&mut self, section: &Section<'_>) -> Reports {
+        const WHY: &str =
+            "more reports than one in 10us take the time they tell about; after 1s a report tells nothing";
+        let default = Reports::default();
+        let range = || value::duration(10_000..=1_000_000_000, WHY);
+        let interval = self.field(section, "interval", range());
+        let idle = self.field(section, "idle_interval", range());
+        let interval_is_bad = interval.is_bad();
+        let interval_ns = interval.or(default.interval_ns);
+        if let Some((idle_ns, span)) = idle.good()
+            && !interval_is_bad
+            && *idle_ns < interval_ns
+        {
+            let complaint = Complaint::new(
+                format!("idle_interval = {} is below interval", self.problems.quote(&span)),
+                "an idle node has less to report than a busy one",
+                format!("write {:?} or more", show_duration(interval_ns.into())),
+            );
+            self.problems.add_of_whole(&span, complaint);
+        }
+        Reports { interval_ns, idle_interval_ns: idle.or(default.idle_interval_ns.max(interval_ns)) }
+    }
+
+    fn active(&mut self, section: &Section<'_>) -> Active {
+        let default = Active::default();
+        let port = value::number(1..=u16::MAX, "a UDP port has 16 bits, and 0 is none");
+        Active {
+            udp_port: self.field(section, "udp_port", port).or(default.udp_port),
+            verify_udp_checksum: self
+                .field(section, "verify_udp_checksum", value::flag)
+                .or(default.verify_udp_checksum),
+        }
+    }
+
+    fn functions(&mut self) -> Option<Vec<FunctionConfig>> {
+        let sections = self.tables(&FUNCTION);
+        if sections.is_empty() {
+            return Some(self.known.iter().map(|known| FunctionConfig::new(*known)).collect());
+        }
+        self.at_most(MAX_FUNCTIONS, "functions", sections.iter());
+        let mut names = Claims::new("a function is measured and counted once", "remove one of the two");
+        let mut ids = Claims::new("a packet names its function by the type id", "give each function an id of its own");
+        let functions: Vec<_> = sections.iter().map(|section| self.function(section, &mut names, &mut ids)).collect();
+        functions.into_iter().collect()
+    }
+
+    fn function(
+        &mut self,
+        section: &Section<'_>,
+        names: &mut Claims<&'static str>,
+        ids: &mut Claims<u16>,
+    ) -> Option<FunctionConfig> {
+        let words = self.known.iter().map(|known| (known.name, *known)).collect();
+        let known = self.required(section, "name", "name = \"crc32\"", value::word(words, "function"));
+        let type_id = self.field(section, "type_id", value::type_id);
+        let limit = value::duration(1_000..=1_000_000_000, "a limit keeps one packet from blocking its worker");
+        let limit = self.field(section, "limit", limit);
+        let (function, span) = known.good()?;
+        let label = format!("the function {}", function.name);
+        names.claim(function.name, &label, section, &span, &mut self.problems);
+        if type_id.is_bad() {
+            return None;
+        }
+        let (id, span) = type_id.good().map_or((function.type_id, span), |(id, span)| (*id, span));
+        ids.claim(id, &format!("the type id {id:#06x}"), section, &span, &mut self.problems);
+        let default = FunctionConfig::new(*function);
+        Some(FunctionConfig { type_id: id, limit_ns: limit.or(default.limit_ns), ..default })
+    }
+}
+
+/// Tables and keys.
+impl<'t> Reader<'t> {
+    /// Complains about every section, and every key outside of one, that the format does not have.
+    fn unknown_sections(&mut self) {
+        for (key, value) in self.root {
+            let name = key.get_ref().as_ref();
+            if SECTIONS.iter().any(|schema| schema.name == name) {
+                continue;
+            }
+            let complaint = if is_section(value.get_ref()) {
+                let hint = did_you_mean(name, SECTIONS.iter().map(|schema| schema.name));
+                let headers: Vec<_> = SECTIONS.iter().map(|schema| schema.header()).collect();
+                let what = format!("there is no section {}{hint}", self.problems.quote(&key.span()));
+                Complaint::new(what, format!("the sections are {}", headers.join(", ")), "rename or remove it")
+            } else {
+                let what = format!("the key {} stands outside of every section", self.problems.quote(&key.span()));
+                Complaint::new(what, "every setting belongs to a section", home_of(name))
+            };
+            self.problems.add(&key.span(), complaint);
+        }
+    }
+
+    /// The sections of this name, their unknown keys complained about.
+    fn tables(&mut self, schema: &'static Schema) -> Vec<Section<'t>> {
+        let Some((key, value)) = self.root.get_key_value(schema.name) else {
+            return Vec::new();
+        };
+        let entries: &'t [Spanned<DeValue<'t>>] = match value.get_ref() {
+            DeValue::Array(list) => {
+                if !schema.list {
+                    self.wrong_shape(schema, &key.span(), "a list");
+                }
+                list
+            }
+            single => {
+                if schema.list && single.is_table() {
+                    self.wrong_shape(schema, &key.span(), "a single section");
+                }
+                std::slice::from_ref(value)
+            }
+        };
+        let mut sections = Vec::new();
+        for entry in entries {
+            match entry.get_ref() {
+                DeValue::Table(table) => {
+                    let section = Section { schema, header: entry.span(), table };
+                    self.unknown_keys(&section);
+                    sections.push(section);
+                }
+                other => self.wrong_shape(schema, &entry.span(), value::kind(other)),
+            }
+        }
+        sections
+    }
+
+    /// Reads the section of this name, or takes its defaults when the file has none.
+    fn table<T: Default>(&mut self, schema: &'static Schema, read: fn(&mut Self, &Section<'_>) -> T) -> T {
+        self.tables(schema).first().map(|section| read(self, section)).unwrap_or_default()
+    }
+
+    fn wrong_shape(&mut self, schema: &Schema, span: &Range<usize>, found: &str) {
+        let why = if schema.list { "there may be several" } else { "there is one" };
+        let what = format!("{} is {found} here", schema.name);
+        self.problems.add(span, Complaint::new(what, why, format!("write {} on a line of its own", schema.header())));
+    }
+
+    fn missing_section(&mut self, schema: &Schema, why: &str, example: &str) {
+        let header = schema.header();
+        let todo = format!("add a section {header} with {example}");
+        self.problems.add_of_whole(&(0..0), Complaint::new(format!("there is no {header}"), why, todo));
+    }
+
+    fn at_most<'s>(&mut self, limit: usize, what: &str, mut sections: impl Iterator<Item = &'s Section<'t>>)
+    where
+        't: 's,
+    {
+        if let Some(section) = sections.nth(limit) {
+            let why = "the tables that XDP programs and workers share have a place for so many";
+            self.problems
+                .add_of_whole(&section.header, Complaint::new(format!("more than {limit} {what}"), why, "remove some"));
+        }
+    }
+
+    fn unknown_keys(&mut self, section: &Section<'_>) {
+        for key in section.table.keys() {
+            let name = key.get_ref().as_ref();
+            if section.schema.keys.contains(&name) {
+                continue;
+            }
+            let header = section.schema.header();
+            let hint = did_you_mean(name, section.schema.keys.iter().copied());
+            let what = format!("{header} has no key {}{hint}", self.problems.quote(&key.span()));
+            let why = format!("its keys are {}", section.schema.keys.join(", "));
+            let todo = if hint.is_empty() { home_of(name) } else { "correct the name".to_owned() };
+            self.problems.add(&key.span(), Complaint::new(what, why, todo));
+        }
+    }
+
+    /// Reads a key that has a default.
+    fn field<T>(
+        &mut self,
+        section: &Section<'_>,
+        key: &'static str,
+        read: impl FnOnce(&DeValue<'_>) -> Read<T>,
+    ) -> Field<T> {
+        let Some(value) = section.table.get(key) else {
+            return Field::Absent;
+        };
+        let span = value.span();
+        match read(value.get_ref()) {
+            Ok(value) => Field::Good(Spanned::new(span, value)),
+            Err(complaint) => {
+                let what = format!("{key} = {} {}", self.problems.quote(&span), complaint.what);
+                self.problems.add(&span, Complaint { what, ..complaint });
+                Field::Bad
+            }
+        }
+    }
+
+    /// Reads a key that must be there.
+    fn required<T>(
+        &mut self,
+        section: &Section<'_>,
+        key: &'static str,
+        example: &str,
+        read: impl FnOnce(&DeValue<'_>) -> Read<T>,
+    ) -> Field<T> {
+        let field = self.field(section, key, read);
+        if matches!(field, Field::Absent) {
+            let what = format!("this {} has no {key}", section.schema.header());
+            let why = format!("{key} has no default");
+            self.problems.add_of_whole(&section.header, Complaint::new(what, why, format!("add a line {example}")));
+            return Field::Bad;
+        }
+        field
+    }
+}
+
+/// True for what is written with a header: a table, or a list of tables.
+fn is_section(value: &DeValue<'_>) -> bool {
+    value.is_table() || value.as_array().is_some_and(|list| list.iter().any(|entry| entry.get_ref().is_table()))
+}

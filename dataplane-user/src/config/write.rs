@@ -1,0 +1,87 @@
+//! The complete configuration as TOML.
+
+use std::fmt::Display;
+
+use super::units::{show_bandwidth, show_duration};
+use super::{Config, Interface};
+
+/// A file that reads back as `config`.
+pub(super) fn toml(config: &Config) -> String {
+    let mut file = File(String::new());
+    file.section("[node]");
+    file.text("name", &config.node.name);
+    file.set("id", config.node.id);
+    for port in &config.ports {
+        file.interface("[[port]]", port);
+    }
+    for link in &config.links {
+        file.interface("[[link]]", link);
+    }
+    for peer in &config.peers {
+        file.section("[[peer]]");
+        file.text("name", &peer.name);
+        file.set("id", peer.id);
+        file.text("link", &peer.link);
+        file.text("mac", &peer.mac.map(|octet| format!("{octet:02x}")).join(":"));
+    }
+    file.section("[workers]");
+    file.set("cpus", format_args!("{:?}", config.workers.cpus));
+    file.set("frames", config.workers.frames);
+    file.set("frame_size", config.workers.frame_size);
+    file.duration("spin", config.workers.spin_ns);
+    file.section("[policy]");
+    file.text("name", config.policy.kind.name());
+    file.duration("margin", config.policy.margin_ns);
+    file.set("guard", config.policy.guard);
+    file.section("[forwarding]");
+    file.duration("send", config.forwarding.send_ns);
+    file.duration("receive", config.forwarding.receive_ns);
+    file.duration("wire", config.forwarding.wire_ns);
+    file.text("bandwidth", &show_bandwidth(config.forwarding.bandwidth_bits));
+    file.section("[reports]");
+    file.duration("interval", config.reports.interval_ns);
+    file.duration("idle_interval", config.reports.idle_interval_ns);
+    file.section("[active]");
+    file.set("udp_port", config.active.udp_port);
+    file.set("verify_udp_checksum", config.active.verify_udp_checksum);
+    for function in &config.functions {
+        file.section("[[function]]");
+        file.text("name", function.name);
+        file.set("type_id", format_args!("{:#06x}", function.type_id));
+        file.duration("limit", function.limit_ns);
+    }
+    file.0
+}
+
+/// A file as it grows.
+struct File(String);
+
+impl File {
+    fn section(&mut self, header: &str) {
+        if !self.0.is_empty() {
+            self.0.push('\n');
+        }
+        self.0.push_str(header);
+        self.0.push('\n');
+    }
+
+    fn set(&mut self, key: &str, value: impl Display) {
+        self.0.push_str(&format!("{key} = {value}\n"));
+    }
+
+    fn text(&mut self, key: &str, value: &str) {
+        // An interface may be called `a"b`; the TOML writer knows how to quote that.
+        self.set(key, toml::Value::from(value));
+    }
+
+    fn duration(&mut self, key: &str, ns: u32) {
+        self.text(key, &show_duration(ns.into()));
+    }
+
+    fn interface(&mut self, header: &str, interface: &Interface) {
+        self.section(header);
+        self.text("interface", &interface.name);
+        self.text("mode", interface.mode.name());
+        self.text("zero_copy", interface.zero_copy.name());
+    }
+}

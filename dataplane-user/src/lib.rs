@@ -1,0 +1,40 @@
+//! Everything of the dataplane that touches the world: AF_XDP sockets, pinned maps, workers, packet functions, the
+//! `dataplane` command. What decides is in `dataplane-common`.
+//!
+//! | module | concern |
+//! |---|---|
+//! | [`config`] | the configuration file: format, defaults, all errors at once |
+//! | [`advice`] | an errno of a set-up step → its cause and what to do |
+//! | [`xsk`] | AF_XDP: UMEM, frames, rings, sockets |
+//! | [`maps`] | pinned and mapped BPF maps |
+//! | [`xdp`] | load, fill, attach, detach the XDP object |
+//! | [`sys`] | the few system calls without a safe wrapper |
+//! | [`functions`] | packet functions, one file each |
+//! | [`process`] | what a worker does to one packet, over bytes only |
+//! | [`port`] | what a worker needs of a socket |
+//! | [`worker`] | the packet loop |
+//! | [`samples`] | measurements on their way from worker to control thread |
+//! | [`reporter`] | load reports to the peers |
+//! | [`node`] | a running node: all of the above, started and stopped in order |
+//! | [`status`] | what a node looks like from outside, read from its pins |
+//!
+//! `unsafe` is allowed in `xsk`, `maps` and `sys` only.
+#![deny(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod advice;
+pub mod config;
+pub mod functions;
+#[expect(unsafe_code, reason = "maps memory that XDP programs share")]
+pub mod maps;
+pub mod node;
+pub mod port;
+pub mod process;
+pub mod reporter;
+pub mod samples;
+pub mod status;
+#[expect(unsafe_code, reason = "system calls without a safe wrapper")]
+pub mod sys;
+pub mod worker;
+pub mod xdp;
+pub mod xsk;

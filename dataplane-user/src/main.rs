@@ -1,0 +1,323 @@
+//! The `dataplane` command.
+
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Parser, Subcommand};
+use dataplane_common::policy::PolicyKind;
+use dataplane_common::reason::{Reason, Stage};
+use dataplane_user::config::{self, Config};
+use dataplane_user::functions::Builtin;
+use dataplane_user::maps::{DEFAULT_BPFFS, PinDir, PinError, is_dataplane};
+use dataplane_user::node::{Node, embedded_object, known_functions};
+use dataplane_user::status::{self, Status};
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+/// Exit codes: 0 ok, 1 failed, 2 usage, 3 not running.
+const NOT_RUNNING: u8 = 3;
+
+#[derive(Parser)]
+#[command(
+    name = "dataplane",
+    version,
+    about = "One active router out of a cluster of Linux hosts: XDP, AF_XDP, per-packet load balancing."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Action,
+}
+
+#[derive(Subcommand)]
+#[command(rename_all = "kebab-case")]
+enum Action {
+    /// Run a node in the foreground until SIGINT or SIGTERM.
+    Run(Run),
+    /// Show a running node: workers, peers, functions, ledger.
+    Status(StatusArgs),
+    /// Stop nodes of this host and remove their pins, also those that a killed process left.
+    Unload(Unload),
+    /// Check or print a configuration.
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// List packet functions.
+    Functions,
+    /// List policies.
+    Policies,
+    /// List counters: what can happen to a frame.
+    Counters,
+    /// Remove a node's pins when its process ends (started by `run`).
+    #[command(hide = true)]
+    Janitor(Janitor),
+}
+
+#[derive(Args)]
+struct Bpffs {
+    /// Where bpffs is mounted.
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_BPFFS)]
+    bpffs: PathBuf,
+}
+
+#[derive(Args)]
+struct Run {
+    /// Configuration file (`dataplane config example` prints one).
+    #[arg(short, long, value_name = "FILE")]
+    config: PathBuf,
+    /// eBPF object instead of the one built in.
+    #[arg(long, value_name = "FILE")]
+    object: Option<PathBuf>,
+    #[command(flatten)]
+    bpffs: Bpffs,
+}
+
+#[derive(Args)]
+struct StatusArgs {
+    /// Node; without it every node of this host.
+    #[arg(short, long)]
+    node: Option<String>,
+    /// JSON: one object for --node, else an array.
+    #[arg(short, long)]
+    json: bool,
+    #[command(flatten)]
+    bpffs: Bpffs,
+}
+
+#[derive(Args)]
+struct Unload {
+    /// Node.
+    #[arg(short, long, required_unless_present = "all", conflicts_with = "all")]
+    node: Option<String>,
+    /// Every node of this host.
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    bpffs: Bpffs,
+}
+
+#[derive(Subcommand)]
+enum ConfigCommand {
+    /// Check a file; prints every error in it.
+    Check {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Print the complete configuration that a file means, defaults included.
+    Show {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Print a commented example.
+    Example,
+}
+
+#[derive(Args)]
+struct Janitor {
+    /// The node.
+    node: String,
+    #[command(flatten)]
+    bpffs: Bpffs,
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Action::Run(options) => run(&options),
+        Action::Status(options) => show_status(&options),
+        Action::Unload(options) => unload(&options),
+        Action::Config(command) => configure(&command),
+        Action::Functions => print(functions()),
+        Action::Policies => print(policies()),
+        Action::Counters => print(counters()),
+        Action::Janitor(options) => janitor(&options),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            let not_running = matches!(error.downcast_ref(), Some(PinError::NotRunning(_)));
+            if not_running { ExitCode::from(NOT_RUNNING) } else { ExitCode::FAILURE }
+        }
+    }
+}
+
+/// Prints text; that the reader has closed the pipe is no error.
+fn print(text: String) -> Result<()> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+fn run(options: &Run) -> Result<()> {
+    // Before anything is claimed, so that no moment is left in which a signal ends the process half-way.
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let config = Config::load(&options.config, &known_functions())?;
+    let read;
+    let object = match (&options.object, embedded_object()) {
+        (Some(path), _) => {
+            read = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+            read.as_slice()
+        }
+        (None, Some(embedded)) => embedded,
+        (None, None) => bail!(
+            "this binary has no eBPF object built in\n  why: it was built without one\n  do:  cargo xtask build, or give --object FILE"
+        ),
+    };
+    let node = Node::start(&config, object, &options.bpffs.bpffs)?;
+    let watch = Watch::start(&config.node.name, &options.bpffs.bpffs)?;
+    for notice in &node.notices {
+        eprintln!("warning: {notice}");
+    }
+    for line in node.describe() {
+        println!("{line}");
+    }
+    println!(
+        "node {} runs policy {}; maps in {}",
+        config.node.name,
+        config.policy.kind.name(),
+        node.pins().path().display()
+    );
+    println!("ready");
+    io::stdout().flush()?;
+    let broken = loop {
+        if node.is_broken() {
+            break true;
+        }
+        if signals.pending().next().is_some() {
+            break false;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    node.stop()?;
+    drop(watch);
+    if broken { bail!("BUG: a thread of the node has ended; the node was stopped") } else { Ok(()) }
+}
+
+/// A process that outlives this one by a moment and removes the pins if this one could not (`kill -9`).
+struct Watch {
+    child: Child,
+}
+
+impl Watch {
+    fn start(node: &str, bpffs: &Path) -> Result<Self> {
+        use std::os::unix::process::CommandExt;
+        let child = Command::new(std::env::current_exe()?)
+            .arg("janitor")
+            .arg(node)
+            .arg("--bpffs")
+            .arg(bpffs)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            // Its own group: a signal to ours (Ctrl-C) must not end it before us.
+            .process_group(0)
+            .spawn()
+            .context("cannot start the process that removes the pins after a crash")?;
+        Ok(Self { child })
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        // Closing the pipe is the signal.
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}
+
+fn janitor(options: &Janitor) -> Result<()> {
+    let owner = rustix::process::getppid();
+    // Blocks until the other end is closed: the owner has ended, in whatever way.
+    let _ = io::stdin().read_to_end(&mut Vec::new());
+    let dir = PinDir::of(&options.bpffs.bpffs, &options.node);
+    match (dir.meta(), owner) {
+        // Only what the owner left: another process may have claimed the name since.
+        (Ok(meta), Some(owner)) if meta.pid == owner.as_raw_nonzero().get().unsigned_abs() => Ok(dir.remove()?),
+        _ => Ok(()),
+    }
+}
+
+fn show_status(options: &StatusArgs) -> Result<()> {
+    let bpffs = &options.bpffs.bpffs;
+    if let Some(node) = &options.node {
+        let status = Status::read(&PinDir::of(bpffs, node))?;
+        return print(if options.json { serde_json::to_string(&status)? + "\n" } else { status.to_string() });
+    }
+    let statuses = status::all(bpffs)?.iter().map(Status::read).collect::<Result<Vec<_>, _>>()?;
+    print(if options.json {
+        serde_json::to_string(&statuses)? + "\n"
+    } else {
+        statuses.iter().map(Status::to_string).collect::<Vec<_>>().join("\n")
+    })
+}
+
+fn unload(options: &Unload) -> Result<()> {
+    let bpffs = &options.bpffs.bpffs;
+    let dirs = match &options.node {
+        Some(node) => vec![PinDir::of(bpffs, node)],
+        None => PinDir::all(bpffs),
+    };
+    for dir in dirs {
+        if !dir.path().exists() {
+            return Err(PinError::NotRunning(dir.path().to_owned()).into());
+        }
+        if let Some(pid) = dir.live_owner() {
+            end(pid)?;
+        }
+        dir.remove()?;
+        println!("node {} is unloaded", dir.node());
+    }
+    Ok(())
+}
+
+/// Asks process `pid` to end and waits for it.
+fn end(pid: u32) -> Result<()> {
+    let raw = i32::try_from(pid).ok().and_then(Pid::from_raw).context("BUG: a process id out of range")?;
+    kill_process(raw, Signal::TERM).with_context(|| format!("cannot signal process {pid}"))?;
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while is_dataplane(pid) {
+        if Instant::now() > deadline {
+            bail!(
+                "process {pid} does not end\n  why: it has not reacted to SIGTERM for 5 s\n  do:  kill -9 {pid}; its programs are detached then, and its pins removed"
+            );
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+fn configure(command: &ConfigCommand) -> Result<()> {
+    match command {
+        ConfigCommand::Example => print(config::example().to_owned()),
+        ConfigCommand::Show { file } => print(Config::load(file, &known_functions())?.to_toml()),
+        ConfigCommand::Check { file } => {
+            let config = Config::load(file, &known_functions())?;
+            print(format!(
+                "{}: node {} with {} peers is in order\n",
+                file.display(),
+                config.node.name,
+                config.peers.len()
+            ))
+        }
+    }
+}
+
+fn functions() -> String {
+    let line =
+        |function: &Builtin| format!("{:<10} {:#06x}  {}\n", function.name(), function.type_id(), function.help());
+    Builtin::ALL.iter().map(line).collect()
+}
+
+fn policies() -> String {
+    PolicyKind::ALL.iter().map(|kind| format!("{:<10} {}\n", kind.name(), kind.help())).collect()
+}
+
+fn counters() -> String {
+    let stage = |reason: &Reason| match reason.stage() {
+        Stage::Port => "port",
+        Stage::Link => "link",
+        Stage::Worker => "worker",
+    };
+    Reason::ALL.iter().map(|reason| format!("{:<28} {:<7} {}\n", reason.name(), stage(reason), reason.help())).collect()
+}

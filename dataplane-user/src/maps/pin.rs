@@ -1,0 +1,191 @@
+//! Where a node's maps are pinned: `<bpffs>/dataplane/<node>/`, written by the node's process, read by `status`, bpftool
+//! and libbpf.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use aya::maps::{Array, Map, MapData};
+use dataplane_common::maps::{ABI_VERSION, META, MetaRow};
+
+use super::Value;
+
+/// Where bpffs is mounted unless `--bpffs` says otherwise.
+pub const DEFAULT_BPFFS: &str = "/sys/fs/bpf";
+
+/// `f_type` of a bpffs (`BPF_FS_MAGIC`, include/uapi/linux/magic.h).
+const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
+
+/// What can be wrong with a pin directory.
+#[derive(Debug)]
+pub enum PinError {
+    /// The path is not on a mounted bpffs.
+    NotBpffs(PathBuf),
+    /// The node is not running (no pins).
+    NotRunning(PathBuf),
+    /// Another process owns the node.
+    Busy {
+        /// The node's directory.
+        dir: PathBuf,
+        /// Process id of the owner.
+        pid: u32,
+    },
+    /// The pins were made by another version.
+    Abi {
+        /// The node's directory.
+        dir: PathBuf,
+        /// ABI of the pins.
+        found: u32,
+    },
+    /// A file operation failed.
+    Io(PathBuf, io::Error),
+    /// A map operation failed.
+    Map(PathBuf, aya::maps::MapError),
+}
+
+impl std::fmt::Display for PinError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NotBpffs(path) => write!(
+                f,
+                "{0} is not on a BPF file system\n  why: maps are pinned there so that status and bpftool can read them\n  do:  mount -t bpf bpf {1}",
+                path.display(),
+                DEFAULT_BPFFS
+            ),
+            Self::NotRunning(dir) => write!(
+                f,
+                "no node is running under {}\n  why: there are no pinned maps\n  do:  dataplane run --config FILE, or name the node with --node",
+                dir.display()
+            ),
+            Self::Busy { dir, pid } => write!(
+                f,
+                "the node is already running as process {pid}\n  why: {} is its\n  do:  dataplane unload --node {}, or choose another [node] name",
+                dir.display(),
+                dir.file_name().unwrap_or_default().display()
+            ),
+            Self::Abi { dir, found } => write!(
+                f,
+                "{} was made by another version (ABI {found}, this is {ABI_VERSION})\n  why: its maps have another layout\n  do:  dataplane unload --node {} with that version, or remove the directory",
+                dir.display(),
+                dir.file_name().unwrap_or_default().display()
+            ),
+            Self::Io(path, error) => write!(f, "{}: {error}", path.display()),
+            Self::Map(path, error) => write!(f, "{}: {error}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for PinError {}
+
+/// The pin directory of one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PinDir {
+    path: PathBuf,
+}
+
+impl PinDir {
+    /// The directory of `node` under `bpffs`. Touches nothing.
+    pub fn of(bpffs: &Path, node: &str) -> Self {
+        Self { path: bpffs.join("dataplane").join(node) }
+    }
+
+    /// Every node that has pins under `bpffs`, sorted by name.
+    pub fn all(bpffs: &Path) -> Vec<Self> {
+        let Ok(entries) = fs::read_dir(bpffs.join("dataplane")) else {
+            return Vec::new();
+        };
+        let mut dirs: Vec<_> = entries.flatten().map(|entry| Self { path: entry.path() }).collect();
+        dirs.sort_by(|a, b| a.path.cmp(&b.path));
+        dirs
+    }
+
+    /// The directory's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The node's name.
+    pub fn node(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// Makes the directory for a new owner. Pins that a killed process left are removed first.
+    ///
+    /// # Errors
+    /// [`PinError::Busy`] when a live process owns it; nothing was changed.
+    pub fn claim(&self) -> Result<(), PinError> {
+        if let Some(owner) = self.live_owner() {
+            return Err(PinError::Busy { dir: self.path.clone(), pid: owner });
+        }
+        self.remove()?;
+        fs::create_dir_all(&self.path).map_err(|error| PinError::Io(self.path.clone(), error))?;
+        let on_bpffs = rustix::fs::statfs(&self.path).is_ok_and(|stat| stat.f_type as u64 == BPF_FS_MAGIC);
+        if on_bpffs {
+            return Ok(());
+        }
+        self.remove()?;
+        Err(PinError::NotBpffs(self.path.clone()))
+    }
+
+    /// Removes the directory and its pins; that there is none is no error.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn remove(&self) -> Result<(), PinError> {
+        let failed = |error| PinError::Io(self.path.clone(), error);
+        match fs::read_dir(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(failed(error)),
+            Ok(entries) => {
+                for entry in entries.flatten() {
+                    fs::remove_file(entry.path()).map_err(failed)?;
+                }
+            }
+        }
+        fs::remove_dir(&self.path).map_err(failed)?;
+        // The parent goes with the last node; that others still use it is no error.
+        if let Some(parent) = self.path.parent() {
+            let _ = fs::remove_dir(parent);
+        }
+        Ok(())
+    }
+
+    /// Opens a pinned map.
+    ///
+    /// # Errors
+    /// [`PinError::NotRunning`] when there is no such pin.
+    pub fn open(&self, name: &str) -> Result<MapData, PinError> {
+        let path = self.path.join(name);
+        if !path.exists() {
+            return Err(PinError::NotRunning(self.path.clone()));
+        }
+        MapData::from_pin(&path).map_err(|error| PinError::Map(path, error))
+    }
+
+    /// Who owns the pins.
+    ///
+    /// # Errors
+    /// [`PinError::NotRunning`] without pins, [`PinError::Abi`] for another version's.
+    pub fn meta(&self) -> Result<MetaRow, PinError> {
+        let path = self.path.join(META);
+        let failed = |error| PinError::Map(path.clone(), error);
+        let map: Array<_, Value<MetaRow>> = Map::Array(self.open(META)?).try_into().map_err(failed)?;
+        let meta = map.get(&0, 0).map_err(failed)?.0;
+        if meta.abi != ABI_VERSION {
+            return Err(PinError::Abi { dir: self.path.clone(), found: meta.abi });
+        }
+        Ok(meta)
+    }
+
+    /// Process id of the owner, when it is alive.
+    pub fn live_owner(&self) -> Option<u32> {
+        let pid = self.meta().ok()?.pid;
+        is_dataplane(pid).then_some(pid)
+    }
+}
+
+/// True when `pid` is a running process of this program (a reused process id is somebody else's).
+pub fn is_dataplane(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim_end() == "dataplane")
+        && !fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") Z "))
+}

@@ -1,0 +1,119 @@
+//! The mapped arrays of one node, shared by its workers and its control thread.
+
+use std::mem::offset_of;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use dataplane_common::load::WorkerLoad;
+use dataplane_common::maps::{FunctionRow, LoadRow, MetaRow, QueueRow, WorkerRow};
+use dataplane_common::reason::{REASON_STRIDE, Reason};
+
+use super::mmap::{MappedArray, Row};
+
+/// Every mapped array of a node.
+#[derive(Debug)]
+pub struct Tables {
+    /// `LOAD_TABLE`.
+    pub load: MappedArray<LoadRow>,
+    /// `WORKERS`.
+    pub workers: MappedArray<WorkerRow>,
+    /// `QUEUES`.
+    pub queues: MappedArray<QueueRow>,
+    /// `FUNCTIONS`.
+    pub functions: MappedArray<FunctionRow>,
+    /// `WORKER_COUNT`.
+    pub counts: MappedArray<u64>,
+    /// `META`.
+    pub meta: MappedArray<MetaRow>,
+}
+
+impl Tables {
+    /// The counter of `reason` of `worker`.
+    #[inline]
+    pub fn count(&self, worker: u32, reason: Reason) -> &AtomicU64 {
+        self.counts.row(worker * REASON_STRIDE as u32 + reason as u32).word(0)
+    }
+
+    /// What `worker` was charged, has done and is doing, read word by word.
+    pub fn worker_load(&self, worker: u32) -> WorkerLoad {
+        let row = self.workers.row(worker);
+        let read = |offset| row.word(offset).load(Relaxed);
+        WorkerLoad {
+            discharged_ns: read(offset_of!(WorkerRow, discharged_ns)),
+            discharged_packets: read(offset_of!(WorkerRow, discharged_packets)),
+            serving_since_ns: read(offset_of!(WorkerRow, serving_since_ns)),
+            serving_charge_ns: read(offset_of!(WorkerRow, serving_charge_ns)) as u32,
+            charged_ns: read(offset_of!(WorkerRow, charged_ns)),
+            charged_packets: read(offset_of!(WorkerRow, charged_packets)),
+        }
+    }
+}
+
+/// Adds to a word that only this thread writes: a plain load and store, not a locked instruction.
+#[inline(always)]
+pub fn add_own(word: &AtomicU64, amount: u64) {
+    word.store(word.load(Relaxed).wrapping_add(amount), Relaxed);
+}
+
+/// Two 32-bit fields as they lie in one word (the first field is the low half; the dataplane is little endian, as BPF
+/// programs for this target are).
+pub const fn pair(first: u32, second: u32) -> u64 {
+    first as u64 | (second as u64) << 32
+}
+
+/// Writes a word of a row.
+#[inline(always)]
+pub fn set<T: super::MapValue>(row: Row<'_, T>, offset: usize, word: u64) {
+    row.word(offset).store(word, Relaxed);
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::maps::MapValue;
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+    use std::os::fd::AsFd;
+
+    fn anonymous<T: MapValue>(entries: u32) -> MappedArray<T> {
+        let fd = memfd_create("map", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&fd, u64::from(entries) * size_of::<T>() as u64).unwrap();
+        MappedArray::map(fd.as_fd(), entries).unwrap()
+    }
+
+    /// Tables without a kernel map behind them.
+    pub(crate) fn tables(nodes: u32, workers: u32, interfaces: u32, functions: u32) -> Tables {
+        let per_worker = dataplane_common::maps::MAX_WORKERS as u32;
+        Tables {
+            load: anonymous(nodes),
+            workers: anonymous(workers),
+            queues: anonymous(interfaces * per_worker),
+            functions: anonymous(functions * per_worker),
+            counts: anonymous(workers * REASON_STRIDE as u32),
+            meta: anonymous(1),
+        }
+    }
+
+    #[test]
+    fn rows_and_words_are_shared_memory() {
+        let tables = tables(2, 1, 1, 1);
+        set(tables.load.row(1), offset_of!(LoadRow, sent_ns), 7);
+        add_own(tables.load.row(1).word(offset_of!(LoadRow, sent_ns)), 5);
+        assert_eq!(tables.load.row(1).word(offset_of!(LoadRow, sent_ns)).load(Relaxed), 12);
+        assert_eq!(tables.load.row(0).word(offset_of!(LoadRow, sent_ns)).load(Relaxed), 0);
+        assert_eq!((tables.load.len(), tables.load.is_empty()), (2, false));
+    }
+
+    #[test]
+    #[should_panic(expected = "BUG: row 2 of a map with 2 rows")]
+    fn rows_beyond_the_map_are_a_bug() {
+        let tables = tables(2, 1, 1, 1);
+        let _ = tables.load.row(2);
+    }
+
+    #[test]
+    #[should_panic(expected = "BUG: no word at offset 4")]
+    fn words_are_aligned() {
+        let tables = tables(2, 1, 1, 1);
+        let _ = tables.load.row(0).word(4);
+    }
+}

@@ -1,0 +1,502 @@
+//! A running node: configuration in, XDP attached, workers and reporter running; and the way back.
+
+use std::mem::offset_of;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Release;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, Result, bail};
+use aya::programs::links::FdLink;
+use dataplane_common::maps::{
+    FunctionRow, INTERFACE_LINK, INTERFACE_PORT, InterfaceRow, MetaRow, PEER_PRESENT, PeerRow, QUEUE_BOUND,
+    QUEUE_ZERO_COPY, QueueRow, WorkerRow, function_slot, socket_slot,
+};
+use dataplane_common::report::Intervals;
+use dataplane_common::wire::ip::ETHERNET_BYTES;
+
+use crate::advice;
+use crate::config::{self, Config};
+use crate::functions::Builtin;
+use crate::maps::tables::{pair, set};
+use crate::maps::{PinDir, Tables};
+use crate::process::Checks;
+use crate::reporter::{PeerAddress, Reporter};
+use crate::samples::{Exchange, FunctionSamples, Samples};
+use crate::sys::{NetDevice, PacketSocket};
+use crate::worker::{InterfaceKind, Settings, Worker, monotonic_ns};
+use crate::xdp::{self, Mode, Object, Sizes};
+use crate::xsk::{Umem, UmemConfig, Xsk, XskConfig, ZeroCopy};
+
+/// Fewest entries of a socket's rings.
+const SMALLEST_RING: u32 = 64;
+/// How long a stopping node waits for packets it holds or has sent out.
+const DRAIN: Duration = Duration::from_millis(200);
+
+/// The object that `cargo xtask build` made, if this binary was built after it.
+#[cfg(embedded_object)]
+pub fn embedded_object() -> Option<&'static [u8]> {
+    Some(aya::include_bytes_aligned!(env!("DATAPLANE_BPF_OBJECT")))
+}
+
+/// The object that `cargo xtask build` made, if this binary was built after it.
+#[cfg(not(embedded_object))]
+pub fn embedded_object() -> Option<&'static [u8]> {
+    None
+}
+
+/// Every function with its default type id, as the configuration needs it.
+pub fn known_functions() -> Vec<config::KnownFunction> {
+    let known = |function: &Builtin| config::KnownFunction { name: function.name(), type_id: function.type_id() };
+    Builtin::ALL.iter().map(known).collect()
+}
+
+/// An interface of the node.
+struct Attached {
+    device: NetDevice,
+    kind: InterfaceKind,
+    mode: config::Mode,
+    zero_copy: config::ZeroCopy,
+    link: Option<FdLink>,
+}
+
+/// A running node. Dropping it without [`Node::stop`] detaches the programs, because the links close.
+pub struct Node {
+    object: Object,
+    pins: PinDir,
+    tables: Arc<Tables>,
+    interfaces: Vec<Attached>,
+    workers: Vec<JoinHandle<()>>,
+    reporter: Option<JoinHandle<()>>,
+    stop_workers: Arc<AtomicBool>,
+    stop_reporter: Arc<AtomicBool>,
+    draining: Arc<AtomicBool>,
+    /// What the operator should know, in words.
+    pub notices: Vec<String>,
+}
+
+impl Node {
+    /// Starts a node: claims its pins, loads and fills the object, opens sockets, starts threads, attaches programs.
+    ///
+    /// # Errors
+    /// What failed, why, and what to do; nothing is left behind.
+    pub fn start(config: &Config, object: &[u8], bpffs: &Path) -> Result<Self> {
+        let pins = PinDir::of(bpffs, &config.node.name);
+        pins.claim()?;
+        let started = Self::start_claimed(config, object, pins.clone());
+        if started.is_err() {
+            // The first error is the one to tell.
+            let _ = pins.remove();
+        }
+        started
+    }
+
+    fn start_claimed(config: &Config, object: &[u8], pins: PinDir) -> Result<Self> {
+        let epoch = boot_epoch();
+        let interfaces = find_interfaces(config)?;
+        let functions: Vec<Builtin> =
+            config.functions.iter().filter_map(|function| Builtin::from_name(function.name)).collect();
+        let params = config.params(epoch);
+        let sizes = Sizes {
+            nodes: u32::from(params.nodes),
+            workers: config.workers.cpus.len() as u32,
+            interfaces: interfaces.len() as u32,
+            functions: functions.len() as u32,
+        };
+        let mut object = Object::load(object, params, sizes).map_err(with_advice(advice::Operation::LoadObject))?;
+        let peers = fill(&mut object, config, &interfaces)?;
+        let tables = Arc::new(object.tables()?);
+        write_meta(&tables, config, epoch, &sizes);
+        object.pin(&pins)?;
+        let mut node = Self {
+            object,
+            pins,
+            tables,
+            interfaces,
+            workers: Vec::new(),
+            reporter: None,
+            stop_workers: Arc::default(),
+            stop_reporter: Arc::default(),
+            draining: Arc::default(),
+            notices: Vec::new(),
+        };
+        node.run(config, epoch, &functions, peers)?;
+        Ok(node)
+    }
+
+    fn run(&mut self, config: &Config, epoch: u32, functions: &[Builtin], peers: Vec<PeerAddress>) -> Result<()> {
+        let socket = PacketSocket::open().context("cannot open a packet socket for reports (needs CAP_NET_RAW)")?;
+        let mut exchanges = Vec::new();
+        let mut workers = Vec::new();
+        for (index, cpu) in (0..).zip(&config.workers.cpus) {
+            let exchange = Arc::new(Exchange::default());
+            let settings = Settings {
+                worker: index,
+                node: config.node.id,
+                epoch,
+                checks: Checks { udp_port: config.active.udp_port, udp_checksum: config.active.verify_udp_checksum },
+                spin: Duration::from_nanos(config.workers.spin_ns.into()),
+            };
+            workers.push((*cpu, self.open_worker(config, settings, functions, &exchange)?));
+            exchanges.push(exchange);
+        }
+        for (cpu, worker) in workers {
+            self.workers.push(spawn_worker(worker, cpu, &self.tables, &self.stop_workers)?);
+        }
+        // Links first: when the first port is attached, results find their way home.
+        for kind in [InterfaceKind::Link, InterfaceKind::Port] {
+            self.attach(kind)?;
+        }
+        let intervals =
+            Intervals { busy_us: config.reports.interval_ns / 1000, idle_us: config.reports.idle_interval_ns / 1000 };
+        let reporter = Reporter::new(
+            Arc::clone(&self.tables),
+            peers,
+            socket,
+            (config.node.id, epoch),
+            config.workers.cpus.len() as u32,
+            intervals,
+        );
+        let publisher = Publisher::new(Arc::clone(&self.tables), exchanges, functions.len())?;
+        self.reporter = Some(spawn_reporter(reporter, publisher, &self.stop_reporter, &self.draining)?);
+        Ok(())
+    }
+
+    /// A worker with a socket on its queue of every interface.
+    fn open_worker(
+        &mut self,
+        config: &Config,
+        settings: Settings,
+        functions: &[Builtin],
+        exchange: &Arc<Exchange>,
+    ) -> Result<Worker<Xsk>> {
+        let queue = settings.worker;
+        let umem = UmemConfig {
+            frames: config.workers.frames,
+            frame_size: config.workers.frame_size,
+            ..UmemConfig::default()
+        };
+        let umem = Umem::new(&umem).with_context(|| format!("packet memory of worker {queue}"))?;
+        let samples = empty_samples(functions.len())?;
+        let tables = Arc::clone(&self.tables);
+        let mut worker = Worker::new(settings, umem, functions, tables, Arc::clone(exchange), samples);
+        // Half of the frames wait for packets, the other half is in the worker's hands or on its way out.
+        let interfaces = self.interfaces.len() as u32;
+        let ring = 1 << (config.workers.frames / 2 / interfaces).max(1).ilog2();
+        if ring < SMALLEST_RING {
+            bail!(
+                "{} frames per worker are too few for {interfaces} interfaces\n  why: each needs rings of {SMALLEST_RING} frames, and as many again to send from\n  do:  set [workers] frames to {} or more",
+                config.workers.frames,
+                (interfaces * SMALLEST_RING * 2).next_power_of_two()
+            );
+        }
+        for index in 0..self.interfaces.len() {
+            let interface = &self.interfaces[index];
+            let xsk_config = XskConfig {
+                rx_size: ring,
+                tx_size: ring,
+                fill_size: ring,
+                completion_size: ring,
+                zero_copy: match interface.zero_copy {
+                    config::ZeroCopy::Auto => ZeroCopy::Auto,
+                    config::ZeroCopy::On => ZeroCopy::Force,
+                    config::ZeroCopy::Off => ZeroCopy::Off,
+                },
+                ..XskConfig::new(interface.device.index, queue)
+            };
+            let xsk = Xsk::open(worker.umem_mut(), &xsk_config).map_err(|error| {
+                let context = advice::Context { interface: Some(&interface.device.name), ..Default::default() };
+                let zero_copy = interface.zero_copy;
+                explain(&error, error.errno(), advice::Operation::BindXsk { zero_copy }, &context)
+            })?;
+            let slot = socket_slot(index as u32, queue);
+            self.object.set_socket(slot, xsk.as_fd())?;
+            let zero_copy = if xsk.mode() == crate::xsk::Mode::ZeroCopy { QUEUE_ZERO_COPY } else { 0 };
+            let row = self.tables.queues.row(slot);
+            set(row, offset_of!(QueueRow, ifindex), pair(interface.device.index, queue));
+            set(row, offset_of!(QueueRow, worker), pair(queue, QUEUE_BOUND | zero_copy));
+            worker.add_socket(index as u32, interface.kind, xsk);
+        }
+        Ok(worker)
+    }
+
+    fn attach(&mut self, kind: InterfaceKind) -> Result<()> {
+        let program = if kind == InterfaceKind::Port { "dp_ingress" } else { "dp_link" };
+        for interface in self.interfaces.iter_mut().filter(|interface| interface.kind == kind) {
+            let (name, ifindex) = (&interface.device.name, interface.device.index);
+            let context =
+                advice::Context { interface: Some(name), mtu: Some(interface.device.mtu), ..Default::default() };
+            let mut attach = |mode: Mode| self.object.attach(program, ifindex, mode);
+            let refused = |error: xdp::Error, mode: config::Mode| {
+                explain(&error, error.errno(), advice::Operation::AttachXdp { mode }, &context)
+            };
+            let link = match interface.mode {
+                config::Mode::Native => attach(Mode::Native).map_err(|error| refused(error, config::Mode::Native))?,
+                config::Mode::Skb => attach(Mode::Skb).map_err(|error| refused(error, config::Mode::Skb))?,
+                config::Mode::Auto => match attach(Mode::Native) {
+                    Ok(link) => link,
+                    Err(native) => {
+                        self.notices.push(format!(
+                            "{name}: native XDP is not available ({native}); running in SKB MODE, which is slower"
+                        ));
+                        interface.mode = config::Mode::Skb;
+                        attach(Mode::Skb).map_err(|error| refused(error, config::Mode::Skb))?
+                    }
+                },
+            };
+            if interface.mode == config::Mode::Auto {
+                interface.mode = config::Mode::Native;
+            }
+            interface.link = Some(link);
+        }
+        Ok(())
+    }
+
+    /// One line per interface: name, role, mode.
+    pub fn describe(&self) -> Vec<String> {
+        let describe = |interface: &Attached| {
+            let kind = if interface.kind == InterfaceKind::Port { "port" } else { "link" };
+            format!("{kind} {} ({} mode)", interface.device.name, interface.mode.name())
+        };
+        self.interfaces.iter().map(describe).collect()
+    }
+
+    /// Where the node's maps are pinned.
+    pub fn pins(&self) -> &PinDir {
+        &self.pins
+    }
+
+    /// True when a thread of the node has ended although nobody stopped it.
+    pub fn is_broken(&self) -> bool {
+        self.workers.iter().chain(&self.reporter).any(JoinHandle::is_finished)
+    }
+
+    /// Leaves the cluster and stops: peers are told to send nothing more, ports go back to the kernel stack, what is
+    /// held is finished and sent, then everything is removed.
+    ///
+    /// # Errors
+    /// When a thread had panicked or the pins cannot be removed; the programs are detached in any case.
+    pub fn stop(mut self) -> Result<()> {
+        self.draining.store(true, Release);
+        for interface in self.interfaces.iter_mut().filter(|interface| interface.kind == InterfaceKind::Port) {
+            interface.link = None;
+        }
+        let deadline = Instant::now() + DRAIN;
+        // Two looks in a row without work: reports that say "full" have reached the peers by then.
+        let mut quiet = 0;
+        while Instant::now() < deadline && quiet < 2 {
+            thread::sleep(Duration::from_millis(10));
+            quiet = if self.is_quiet() { quiet + 1 } else { 0 };
+        }
+        self.stop_workers.store(true, Release);
+        let mut failed = self.workers.drain(..).map(JoinHandle::join).filter(Result::is_err).count();
+        self.stop_reporter.store(true, Release);
+        failed += self.reporter.take().map(JoinHandle::join).into_iter().filter(Result::is_err).count();
+        self.interfaces.clear();
+        self.pins.remove()?;
+        if failed > 0 {
+            bail!("BUG: {failed} threads of the node had ended by a panic");
+        }
+        Ok(())
+    }
+
+    fn is_quiet(&self) -> bool {
+        (0..self.tables.workers.len()).all(|worker| {
+            let load = self.tables.worker_load(worker);
+            load.charged_packets == load.discharged_packets
+        })
+    }
+}
+
+/// Rises with every start of a node: tenths of a second since 1970, never 0.
+fn boot_epoch() -> u32 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    ((since.as_millis() / 100) as u32).max(1)
+}
+
+fn explain(
+    error: &dyn std::error::Error,
+    errno: Option<i32>,
+    operation: advice::Operation,
+    context: &advice::Context,
+) -> anyhow::Error {
+    match errno {
+        Some(errno) => {
+            let advice = advice::advice(operation, errno, context);
+            anyhow::anyhow!("{error}\n  why: {}\n  do:  {}", advice.why, advice.todo)
+        }
+        None => anyhow::anyhow!("{error}"),
+    }
+}
+
+fn with_advice(operation: advice::Operation) -> impl FnOnce(xdp::Error) -> anyhow::Error {
+    move |error| explain(&error, error.errno(), operation, &advice::Context::default())
+}
+
+fn find_interfaces(config: &Config) -> Result<Vec<Attached>> {
+    let ports = config.ports.iter().map(|interface| (interface, InterfaceKind::Port));
+    let links = config.links.iter().map(|interface| (interface, InterfaceKind::Link));
+    ports
+        .chain(links)
+        .map(|(interface, kind)| {
+            let name = &interface.name;
+            let device = NetDevice::find(name).with_context(|| {
+                format!(
+                    "there is no interface {name}\n  why: the configuration names it\n  do:  ip link show, and correct [[port]] or [[link]]"
+                )
+            })?;
+            Ok(Attached { device, kind, mode: interface.mode, zero_copy: interface.zero_copy, link: None })
+        })
+        .collect()
+}
+
+/// Fills the object's tables from the configuration; returns the way to every peer.
+fn fill(object: &mut Object, config: &Config, interfaces: &[Attached]) -> Result<Vec<PeerAddress>> {
+    for (index, interface) in (0..).zip(interfaces) {
+        let kind = if interface.kind == InterfaceKind::Port { INTERFACE_PORT } else { INTERFACE_LINK };
+        object.set_interface(interface.device.index, InterfaceRow { index, kind })?;
+    }
+    for (index, function) in (0..).zip(&config.functions) {
+        let builtin = Builtin::from_name(function.name).context("BUG: a function that is not in the registry")?;
+        let prior = builtin.prior();
+        let row = FunctionRow {
+            a_ns: prior.a_ns,
+            b_q16: prior.b_q16,
+            limit_ns: function.limit_ns,
+            units: builtin.units() as u32,
+            type_id: function.type_id.into(),
+            builtin: Builtin::ALL.iter().position(|known| *known == builtin).unwrap_or_default() as u32,
+            ..FunctionRow::default()
+        };
+        object.set_function(index, row)?;
+    }
+    let mut peers = Vec::with_capacity(config.peers.len());
+    for peer in &config.peers {
+        let link = interfaces
+            .iter()
+            .find(|interface| interface.device.name == peer.link)
+            .context("BUG: a peer on a link that is not configured")?;
+        let row = PeerRow {
+            mac: peer.mac,
+            flags: PEER_PRESENT,
+            source_mac: link.device.mac,
+            max_frame: u16::try_from(link.device.mtu as usize + ETHERNET_BYTES).unwrap_or(u16::MAX),
+        };
+        object.set_peer(peer.id, link.device.index, row)?;
+        let (ifindex, source_mac) = (link.device.index, link.device.mac);
+        peers.push(PeerAddress { node: peer.id, ifindex, mac: peer.mac, source_mac });
+    }
+    Ok(peers)
+}
+
+fn write_meta(tables: &Tables, config: &Config, epoch: u32, sizes: &Sizes) {
+    use std::os::unix::fs::MetadataExt;
+    let row = tables.meta.row(0);
+    let netns = std::fs::metadata("/proc/self/ns/net").map_or(0, |meta| meta.ino());
+    set(row, offset_of!(MetaRow, abi), pair(dataplane_common::maps::ABI_VERSION, std::process::id()));
+    set(row, offset_of!(MetaRow, node), pair(config.node.id.into(), epoch));
+    set(row, offset_of!(MetaRow, workers), pair(sizes.workers, sizes.functions));
+    set(row, offset_of!(MetaRow, policy), pair(config.policy.kind as u32, config.reports.interval_ns / 1000));
+    set(row, offset_of!(MetaRow, started_ns), monotonic_ns());
+    set(row, offset_of!(MetaRow, netns), netns);
+}
+
+fn spawn_worker(
+    mut worker: Worker<Xsk>,
+    cpu: u32,
+    tables: &Arc<Tables>,
+    stop: &Arc<AtomicBool>,
+) -> Result<JoinHandle<()>> {
+    let (tables, stop) = (Arc::clone(tables), Arc::clone(stop));
+    let index = worker.index();
+    let (pinned, is_pinned) = std::sync::mpsc::sync_channel(1);
+    let handle = thread::Builder::new().name(format!("worker{index}")).spawn(move || {
+        let pin = pin_to(cpu);
+        let row = tables.workers.row(index);
+        let tid = rustix::thread::gettid().as_raw_nonzero().get();
+        set(row, offset_of!(WorkerRow, cpu), pair(cpu, tid.unsigned_abs()));
+        // Sleeps of `hold` would otherwise be late by the default slack of 50 µs.
+        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+        let is_pinned = pin.is_ok();
+        let _ = pinned.send(pin);
+        if is_pinned {
+            worker.run(&stop);
+        }
+    })?;
+    is_pinned.recv().context("BUG: a worker ended before it began")??;
+    Ok(handle)
+}
+
+/// Pins the calling thread to `cpu` and checks that it stays there.
+fn pin_to(cpu: u32) -> Result<()> {
+    let allowed = core_affinity::set_for_current(core_affinity::CoreId { id: cpu as usize });
+    let set = rustix::thread::sched_getaffinity(None)?;
+    if allowed && set.count() == 1 && set.is_set(cpu as usize) {
+        return Ok(());
+    }
+    bail!(
+        "cannot pin a worker to CPU {cpu}\n  why: it does not exist or this process may not use it\n  do:  correct [workers] cpus; `taskset -p $$` shows what is allowed"
+    )
+}
+
+fn spawn_reporter(
+    mut reporter: Reporter,
+    mut publisher: Publisher,
+    stop: &Arc<AtomicBool>,
+    draining: &Arc<AtomicBool>,
+) -> Result<JoinHandle<()>> {
+    let (stop, draining) = (Arc::clone(stop), Arc::clone(draining));
+    Ok(thread::Builder::new()
+        .name("reporter".into())
+        .spawn(move || reporter.run(&stop, &draining, || publisher.publish()))?)
+}
+
+fn empty_samples(functions: usize) -> Result<Samples> {
+    (0..functions).map(|_| FunctionSamples::new().context("BUG: histogram bounds")).collect()
+}
+
+/// Gathers the workers' measurements and shows their quantiles in the function rows.
+struct Publisher {
+    tables: Arc<Tables>,
+    exchanges: Vec<Arc<Exchange>>,
+    /// All measurements so far, by worker.
+    totals: Vec<Samples>,
+    spare: Vec<Option<Samples>>,
+}
+
+impl Publisher {
+    fn new(tables: Arc<Tables>, exchanges: Vec<Arc<Exchange>>, functions: usize) -> Result<Self> {
+        let sets = |_| empty_samples(functions);
+        let totals = (0..exchanges.len()).map(sets).collect::<Result<Vec<_>>>()?;
+        let spare = (0..exchanges.len()).map(sets).map(|set| set.map(Some)).collect::<Result<Vec<_>>>()?;
+        Ok(Self { tables, exchanges, totals, spare })
+    }
+
+    fn publish(&mut self) {
+        for (worker, exchange) in self.exchanges.iter().enumerate() {
+            if let Some(mut used) = exchange.collect() {
+                for (index, samples) in used.iter_mut().enumerate() {
+                    let total = &mut self.totals[worker][index];
+                    total.add(samples);
+                    samples.clear();
+                    show(&self.tables, function_slot(index as u32, worker as u32), total);
+                }
+                self.spare[worker] = Some(used);
+            }
+            if let Some(empty) = self.spare[worker].take() {
+                self.spare[worker] = exchange.lay_out(empty);
+            }
+        }
+    }
+}
+
+fn show(tables: &Tables, slot: u32, samples: &FunctionSamples) {
+    let service = |quantile| u32::try_from(samples.service_ns.value_at_quantile(quantile)).unwrap_or(u32::MAX);
+    let error = |quantile| u32::try_from(samples.error_milli.value_at_quantile(quantile)).unwrap_or(u32::MAX);
+    let row = tables.functions.row(slot);
+    set(row, offset_of!(FunctionRow, service_p50_ns), pair(service(0.5), service(0.99)));
+    set(row, offset_of!(FunctionRow, error_p50_milli), pair(error(0.5), error(0.99)));
+}

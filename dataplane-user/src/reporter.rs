@@ -1,0 +1,257 @@
+//! The control thread's clockwork: tells the peers this node's load, often under load and seldom when idle.
+//!
+//! It runs beside the workers, because a worker in the middle of a long computation could not keep the interval. Peers take
+//! reports in XDP (`dp_link`), so a report wakes nobody there.
+
+use std::mem::offset_of;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use dataplane_common::load::{Received, saturate};
+use dataplane_common::maps::{LOAD_SELF, LoadRow, WorkerRow};
+use dataplane_common::report::Intervals;
+use dataplane_common::wire::link::{Header, Kind, REPORT_FRAME_BYTES, Report, emit_ethernet};
+use rustix::thread::ClockId;
+use rustix::time::Timespec;
+
+use crate::maps::Tables;
+use crate::maps::tables::{pair, set};
+use crate::sys::PacketSocket;
+use crate::worker::monotonic_ns;
+
+/// A peer and the way to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerAddress {
+    /// The peer's id.
+    pub node: u16,
+    /// Index of our interface that leads there.
+    pub ifindex: u32,
+    /// The peer's MAC address.
+    pub mac: [u8; 6],
+    /// Our interface's MAC address.
+    pub source_mac: [u8; 6],
+}
+
+/// Reports of one node.
+pub struct Reporter {
+    tables: Arc<Tables>,
+    peers: Vec<PeerAddress>,
+    received: Vec<(Received, u32)>,
+    socket: PacketSocket,
+    node: u16,
+    epoch: u32,
+    workers: u32,
+    intervals: Intervals,
+    sequence: u32,
+    last: Snapshot,
+    /// Reports the kernel refused to send (link down, no memory); the peers see them as lost.
+    unsent: u64,
+}
+
+/// What the workers had done at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Snapshot {
+    at_ns: u64,
+    busy_ns: u64,
+    charged_packets: u64,
+    backlog_ns: u64,
+    queued_milli: u64,
+}
+
+impl Reporter {
+    /// A reporter for `workers` workers of node `node` in boot `epoch`.
+    pub fn new(
+        tables: Arc<Tables>,
+        peers: Vec<PeerAddress>,
+        socket: PacketSocket,
+        (node, epoch): (u16, u32),
+        workers: u32,
+        intervals: Intervals,
+    ) -> Self {
+        let (last, received) = (Snapshot::default(), vec![(Received::default(), 0); peers.len()]);
+        Self { tables, peers, received, socket, node, epoch, workers, intervals, sequence: 0, last, unsent: 0 }
+    }
+
+    /// Reports until `stop` is set; while `draining` is set, reports say that this node is full, so that no policy of any
+    /// peer chooses it. `slow_turn` is called about every 100 ms.
+    pub fn run(&mut self, stop: &AtomicBool, draining: &AtomicBool, mut slow_turn: impl FnMut()) {
+        // The default slack of 50 µs would be half an interval; a failure only leaves it there.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        let mut slow_at = 0;
+        while !stop.load(Relaxed) {
+            let now = monotonic_ns();
+            if now >= slow_at {
+                slow_turn();
+                slow_at = now + 100_000_000;
+            }
+            let next_us = self.report(now, draining.load(Relaxed));
+            sleep_until(now + u64::from(next_us) * 1000);
+        }
+    }
+
+    /// Sends one report to every peer, and returns the time to the next, µs.
+    pub fn report(&mut self, now_ns: u64, draining: bool) -> u32 {
+        // What was received is read before the backlog: a frame that arrives in between is counted twice for one interval,
+        // never missed.
+        for index in 0..self.peers.len() {
+            self.received[index] = self.account_of(self.peers[index].node);
+        }
+        let mut snapshot = self.snapshot(now_ns);
+        if draining {
+            (snapshot.backlog_ns, snapshot.queued_milli) = (u64::MAX, u64::MAX);
+        }
+        let busy = snapshot.backlog_ns > 0 || snapshot.charged_packets != self.last.charged_packets;
+        let elapsed = now_ns.saturating_sub(self.last.at_ns).max(1);
+        let busy_ns = snapshot.busy_ns.saturating_sub(self.last.busy_ns) / u64::from(self.workers);
+        let busy_milli = (busy_ns.saturating_mul(1000) / elapsed).min(1000) as u16;
+        let interval_us = self.intervals.next_us(busy);
+        self.sequence = self.sequence.wrapping_add(1);
+        for index in 0..self.peers.len() {
+            let peer = self.peers[index];
+            let frame = self.frame(&peer, self.received[index], &snapshot, busy_milli, interval_us);
+            if self.socket.send(peer.ifindex, &frame).is_err() {
+                self.unsent += 1;
+            }
+        }
+        self.show(&snapshot, busy_milli);
+        self.last = snapshot;
+        interval_us
+    }
+
+    fn snapshot(&self, now_ns: u64) -> Snapshot {
+        let mut sum = Snapshot { at_ns: now_ns, ..Snapshot::default() };
+        for worker in 0..self.workers {
+            let load = self.tables.worker_load(worker);
+            let here = load.here(now_ns);
+            sum.backlog_ns += u64::from(here.backlog_ns);
+            sum.queued_milli += u64::from(here.queued_milli);
+            sum.charged_packets = sum.charged_packets.wrapping_add(load.charged_packets);
+            let row = self.tables.workers.row(worker);
+            sum.busy_ns = sum.busy_ns.wrapping_add(row.word(offset_of!(WorkerRow, busy_ns)).load(Relaxed));
+            if load.serving_since_ns != 0 {
+                sum.busy_ns = sum.busy_ns.wrapping_add(now_ns.saturating_sub(load.serving_since_ns));
+            }
+        }
+        sum
+    }
+
+    /// What was received of `node`: position and boot, and frames.
+    fn account_of(&self, node: u16) -> (Received, u32) {
+        let row = self.tables.load.row(u32::from(node));
+        let received = Received::from_word(row.word(offset_of!(LoadRow, received_ns)).load(Acquire));
+        (received, row.word(offset_of!(LoadRow, received_frames)).load(Acquire) as u32)
+    }
+
+    fn frame(
+        &self,
+        peer: &PeerAddress,
+        (received, frames): (Received, u32),
+        snapshot: &Snapshot,
+        busy_milli: u16,
+        interval_us: u32,
+    ) -> [u8; REPORT_FRAME_BYTES] {
+        let row = self.tables.load.row(u32::from(peer.node));
+        let header = Header {
+            kind: Kind::Report,
+            hops: 1,
+            source: self.node,
+            destination: peer.node,
+            epoch: self.epoch,
+            sequence: self.sequence,
+            charged_ns: 0,
+            position_ns: row.word(offset_of!(LoadRow, sent_ns)).load(Relaxed) as u32,
+            length: 0,
+            type_id: 0,
+            port: 0,
+            arrival_ns: 0,
+        };
+        let body = Report {
+            backlog_ns: saturate(snapshot.backlog_ns / u64::from(self.workers)),
+            queued_milli: saturate(snapshot.queued_milli / u64::from(self.workers)),
+            received_ns: received.position_ns,
+            received_epoch: received.epoch,
+            received_frames: frames,
+            busy_milli,
+            workers: self.workers as u16,
+            interval_us,
+        };
+        let mut frame = [0u8; REPORT_FRAME_BYTES];
+        let (ethernet, rest) = frame.split_at_mut(14);
+        let (link, report) = rest.split_at_mut(dataplane_common::wire::link::HEADER_BYTES);
+        ethernet.copy_from_slice(&emit_ethernet(peer.mac, peer.source_mac));
+        link.copy_from_slice(&header.emit());
+        report.copy_from_slice(&body.emit());
+        frame
+    }
+
+    /// Shows the same in this node's own row of the load table.
+    fn show(&self, snapshot: &Snapshot, busy_milli: u16) {
+        let row = self.tables.load.row(u32::from(self.node));
+        let backlog_ns = saturate(snapshot.backlog_ns / u64::from(self.workers));
+        let queued_milli = saturate(snapshot.queued_milli / u64::from(self.workers));
+        set(row, offset_of!(LoadRow, backlog_ns), pair(backlog_ns, 0));
+        set(row, offset_of!(LoadRow, queued_milli), pair(queued_milli, self.workers | u32::from(busy_milli) << 16));
+        set(row, offset_of!(LoadRow, reported_at_ns), snapshot.at_ns);
+        set(row, offset_of!(LoadRow, reports), u64::from(self.sequence));
+        set(row, offset_of!(LoadRow, acked_frames), pair(0, LOAD_SELF));
+    }
+}
+
+fn sleep_until(at_ns: u64) {
+    let until = Timespec { tv_sec: (at_ns / 1_000_000_000) as i64, tv_nsec: (at_ns % 1_000_000_000) as _ };
+    // An interrupted sleep only means that the next report comes early.
+    let _ = rustix::thread::clock_nanosleep_absolute(ClockId::Monotonic, &until);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::maps::tables::tests::tables;
+    use dataplane_common::wire::ip::ETHERNET_BYTES;
+    use dataplane_common::wire::link::OVERHEAD_BYTES;
+
+    #[test]
+    fn a_report_carries_load_positions_and_promise() {
+        let Ok(socket) = PacketSocket::open() else {
+            eprintln!("SKIP a_report_carries_load_positions_and_promise: no CAP_NET_RAW");
+            assert!(std::env::var_os("DATAPLANE_TEST_ALL").is_none(), "DATAPLANE_TEST_ALL forbids skipping");
+            return;
+        };
+        let tables = Arc::new(tables(4, 2, 1, 1));
+        let peer = PeerAddress { node: 3, ifindex: u32::MAX, mac: [2; 6], source_mac: [4; 6] };
+        let row = tables.load.row(3);
+        set(row, offset_of!(LoadRow, sent_ns), (1 << 32) + 77);
+        set(row, offset_of!(LoadRow, received_ns), Received { position_ns: 55, epoch: 9 }.to_word());
+        set(row, offset_of!(LoadRow, received_frames), 6);
+        set(tables.workers.row(0), offset_of!(WorkerRow, charged_ns), 3000);
+        set(tables.workers.row(1), offset_of!(WorkerRow, charged_ns), 1000);
+        set(tables.workers.row(1), offset_of!(WorkerRow, charged_packets), 2);
+        let intervals = Intervals { busy_us: 100, idle_us: 1000 };
+        let mut reporter = Reporter::new(Arc::clone(&tables), vec![peer], socket, (1, 42), 2, intervals);
+
+        let snapshot = reporter.snapshot(10);
+        let frame = reporter.frame(&peer, reporter.account_of(3), &snapshot, 500, 100);
+        let header = Header::parse(frame.as_slice(), ETHERNET_BYTES).unwrap();
+        assert_eq!((header.kind, header.source, header.destination), (Kind::Report, 1, 3));
+        assert_eq!((header.epoch, header.position_ns), (42, 77));
+        let report = Report::parse(frame.as_slice(), OVERHEAD_BYTES).unwrap();
+        assert_eq!((report.backlog_ns, report.queued_milli), (2000, 1000));
+        assert_eq!((report.received_ns, report.received_epoch, report.received_frames), (55, 9, 6));
+        assert_eq!((report.busy_milli, report.workers, report.interval_us), (500, 2, 100));
+
+        assert_eq!(reporter.report(1_000_000, false), 100, "busy");
+        assert_eq!(reporter.unsent, 1, "no such interface");
+        let own = tables.load.row(1).word(offset_of!(LoadRow, backlog_ns)).load(Relaxed);
+        assert_eq!(own, 2000);
+        for worker in 0..2 {
+            let charged = tables.workers.row(worker).word(offset_of!(WorkerRow, charged_ns)).load(Relaxed);
+            set(tables.workers.row(worker), offset_of!(WorkerRow, discharged_ns), charged);
+        }
+        assert_eq!(reporter.report(2_000_000, false), 1000, "idle");
+        assert_eq!(reporter.report(3_000_000, true), 100, "draining");
+        let own = tables.load.row(1).word(offset_of!(LoadRow, backlog_ns)).load(Relaxed);
+        assert_eq!(own, u64::from(u32::MAX));
+    }
+}

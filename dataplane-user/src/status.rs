@@ -1,0 +1,526 @@
+//! What a node looks like from outside: everything is read from its pinned maps, so it works for every node of the host,
+//! whatever namespace it runs in, and as long as its pins exist.
+
+use std::fmt::{self, Write as _};
+use std::path::Path;
+
+use aya::maps::{Array, Map, MapData, PerCpuArray};
+use dataplane_common::ledger::{Counters, Ledger};
+use dataplane_common::load::{Load, WorkerLoad};
+use dataplane_common::maps::{
+    self as names, FunctionRow, LoadRow, MetaRow, PEER_PRESENT, PeerRow, QUEUE_BOUND, QUEUE_ZERO_COPY, QueueRow,
+    WorkerRow, function_slot, socket_slot,
+};
+use dataplane_common::policy::PolicyKind;
+use dataplane_common::reason::{Effect, REASON_STRIDE, REASONS, Reason};
+use serde::Serialize;
+
+use crate::functions::Builtin;
+use crate::maps::{MapValue, PinDir, PinError, Value, is_dataplane};
+use crate::worker::monotonic_ns;
+
+/// `dataplane status -j`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Status {
+    /// `dataplane.status/1`.
+    pub schema: &'static str,
+    /// Who the node is.
+    pub node: NodeStatus,
+    /// Its AF_XDP sockets.
+    pub sockets: Vec<SocketStatus>,
+    /// Its workers.
+    pub workers: Vec<WorkerStatus>,
+    /// The other nodes, as it sees them.
+    pub peers: Vec<PeerStatus>,
+    /// Its functions, as each worker measures them.
+    pub functions: Vec<FunctionStatus>,
+    /// What happened to frames, by [`Reason`] name.
+    pub counters: serde_json::Map<String, serde_json::Value>,
+    /// The proof that no frame is lost silently.
+    pub ledger: LedgerStatus,
+}
+
+/// Who the node is.
+#[derive(Clone, Debug, Serialize)]
+pub struct NodeStatus {
+    /// Name.
+    pub name: String,
+    /// Id.
+    pub id: u32,
+    /// `running`, or `dead` when the process is gone and its pins are left.
+    pub state: &'static str,
+    /// Process id.
+    pub pid: u32,
+    /// Boot epoch.
+    pub epoch: u32,
+    /// Policy.
+    pub policy: &'static str,
+    /// Time since the start, ns.
+    pub uptime_ns: u64,
+    /// Report interval under load, µs.
+    pub report_interval_us: u32,
+    /// Inode of its network namespace.
+    pub netns: u64,
+}
+
+/// One AF_XDP socket.
+#[derive(Clone, Debug, Serialize)]
+pub struct SocketStatus {
+    /// Index of the interface in the node.
+    pub interface: u32,
+    /// Kernel index of the interface, in the node's namespace.
+    pub ifindex: u32,
+    /// Queue.
+    pub queue: u32,
+    /// Worker that serves it.
+    pub worker: u32,
+    /// True in zero-copy mode, false in copy mode.
+    pub zero_copy: bool,
+    /// Packets XDP gave to it.
+    pub charged_packets: u64,
+    /// Packets the worker took.
+    pub taken_packets: u64,
+    /// Dropped by the kernel: fill ring empty or memory short.
+    pub rx_dropped: u64,
+    /// Dropped by the kernel: receive ring full.
+    pub rx_ring_full: u64,
+    /// Descriptors of ours the kernel refused.
+    pub invalid_descs: u64,
+}
+
+/// One worker.
+#[derive(Clone, Debug, Serialize)]
+pub struct WorkerStatus {
+    /// Index.
+    pub worker: u32,
+    /// CPU it is pinned to.
+    pub cpu: u32,
+    /// Thread id.
+    pub tid: u32,
+    /// Work waiting, ns.
+    pub backlog_ns: u32,
+    /// Packets waiting or in service.
+    pub queued: u32,
+    /// Work charged so far, ns.
+    pub charged_ns: u64,
+    /// Work discharged so far, ns.
+    pub discharged_ns: u64,
+    /// Of which written off because the frames never came, ns.
+    pub lost_ns: u64,
+    /// Packets of which that was the charge.
+    pub lost_packets: u64,
+    /// Time spent in functions, ns.
+    pub busy_ns: u64,
+}
+
+/// One peer.
+#[derive(Clone, Debug, Serialize)]
+pub struct PeerStatus {
+    /// Id.
+    pub id: u32,
+    /// `alive`, `stale` (its reports have stopped) or `unseen` (it has not reported yet).
+    pub state: &'static str,
+    /// Age of the last report, ns; null before the first.
+    pub age_ns: Option<u64>,
+    /// Reports taken.
+    pub reports: u64,
+    /// Backlog it reported, ns.
+    pub backlog_ns: u32,
+    /// Work sent there that the report does not include, ns.
+    pub in_flight_ns: u32,
+    /// Estimated remote load: what a packet sent now should expect to wait, ns.
+    pub erl_ns: u64,
+    /// Packets waiting or in service at one of its workers, thousandths.
+    pub queued_milli: u32,
+    /// Share of the last interval it was busy, thousandths.
+    pub busy_milli: u16,
+    /// Its workers.
+    pub workers: u16,
+    /// Work sent there, ns.
+    pub sent_ns: u64,
+    /// Frames with work sent there.
+    pub sent_frames: u64,
+    /// Frames of those that it says have arrived (low 32 bits).
+    pub acked_frames: u32,
+    /// Frames with work that arrived from it, in its present boot.
+    pub received_frames: u64,
+}
+
+/// One function on one worker.
+#[derive(Clone, Debug, Serialize)]
+pub struct FunctionStatus {
+    /// Name.
+    pub name: &'static str,
+    /// Type id.
+    pub type_id: u32,
+    /// Worker.
+    pub worker: u32,
+    /// Fixed cost, ns.
+    pub a_ns: u32,
+    /// Cost per unit of work, ns.
+    pub b_ns_per_unit: f64,
+    /// Packets computed.
+    pub samples: u64,
+    /// Sum of their estimates, ns.
+    pub predicted_ns: u64,
+    /// Sum of their measured service times, ns.
+    pub measured_ns: u64,
+    /// Median service time, ns.
+    pub service_p50_ns: u32,
+    /// 99th percentile of the service time, ns.
+    pub service_p99_ns: u32,
+    /// Median of |estimate − measured| / measured, thousandths.
+    pub error_p50_milli: u32,
+    /// 99th percentile of it.
+    pub error_p99_milli: u32,
+}
+
+/// [`Ledger`] for people and machines.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct LedgerStatus {
+    /// Frames that arrived at ports.
+    pub port_seen: u64,
+    /// Of which ended under a name.
+    pub port_ended: u64,
+    /// Frames that arrived on links.
+    pub link_seen: u64,
+    /// Of which ended under a name.
+    pub link_ended: u64,
+    /// Frames given to workers.
+    pub queued: u64,
+    /// Of which the kernel dropped in front of a receive ring.
+    pub ring_dropped: u64,
+    /// Of which workers took.
+    pub taken: u64,
+    /// Of which ended under a name.
+    pub worker_ended: u64,
+    /// Frames between two stages at the moment of reading.
+    pub in_flight: i64,
+    /// True when every frame has ended under a name.
+    pub balances: bool,
+}
+
+impl From<Ledger> for LedgerStatus {
+    fn from(ledger: Ledger) -> Self {
+        Self {
+            port_seen: ledger.port_seen,
+            port_ended: ledger.port_ended,
+            link_seen: ledger.link_seen,
+            link_ended: ledger.link_ended,
+            queued: ledger.queued,
+            ring_dropped: ledger.ring_dropped,
+            taken: ledger.taken,
+            worker_ended: ledger.worker_ended,
+            in_flight: ledger.in_flight(),
+            balances: ledger.balances(),
+        }
+    }
+}
+
+/// Reads every row of a pinned array.
+fn rows<T: MapValue>(dir: &PinDir, name: &'static str) -> Result<Vec<T>, PinError> {
+    let failed = |error| PinError::Map(dir.path().join(name), error);
+    let array: Array<MapData, Value<T>> = Map::Array(dir.open(name)?).try_into().map_err(failed)?;
+    array.iter().map(|row| row.map(|value| value.0).map_err(failed)).collect()
+}
+
+/// Counters of XDP and workers, summed.
+fn counters(dir: &PinDir) -> Result<Counters, PinError> {
+    let mut counters = [0u64; REASONS];
+    let failed = |error| PinError::Map(dir.path().join(names::XDP_COUNT), error);
+    let xdp: PerCpuArray<MapData, u64> = Map::PerCpuArray(dir.open(names::XDP_COUNT)?).try_into().map_err(failed)?;
+    for reason in Reason::ALL {
+        let per_cpu = xdp.get(&(*reason as u32), 0).map_err(failed)?;
+        counters[*reason as usize] = per_cpu.iter().sum();
+    }
+    for (at, count) in rows::<u64>(dir, names::WORKER_COUNT)?.into_iter().enumerate() {
+        if let Some(counter) = counters.get_mut(at % REASON_STRIDE) {
+            *counter += count;
+        }
+    }
+    Ok(counters)
+}
+
+impl Status {
+    /// Reads the status of the node with these pins.
+    ///
+    /// # Errors
+    /// [`PinError::NotRunning`] without pins, [`PinError::Abi`] for another version's.
+    pub fn read(dir: &PinDir) -> Result<Self, PinError> {
+        let meta = dir.meta()?;
+        let now_ns = monotonic_ns();
+        let queues = rows::<QueueRow>(dir, names::QUEUES)?;
+        // Ends before beginnings: what moves while we read shows as in flight, not as made of nothing.
+        let counters = counters(dir)?;
+        let ring_dropped = queues.iter().map(|queue| queue.rx_dropped + queue.rx_ring_full).sum();
+        let loads = rows::<LoadRow>(dir, names::LOAD_TABLE)?;
+        let peers = rows::<PeerRow>(dir, names::PEERS)?;
+        let workers = rows::<WorkerRow>(dir, names::WORKERS)?;
+        let functions = rows::<FunctionRow>(dir, names::FUNCTIONS)?;
+        let is_peer = |id: &usize| peers.get(*id).is_some_and(|peer| peer.flags & PEER_PRESENT != 0);
+        Ok(Self {
+            schema: "dataplane.status/1",
+            node: node_status(dir, &meta, now_ns),
+            sockets: sockets(&queues, &meta),
+            workers: (0..).zip(&workers).map(|(index, row)| worker_status(index, row, now_ns)).collect(),
+            peers: (0..loads.len()).filter(is_peer).map(|id| peer_status(id as u32, &loads[id], now_ns)).collect(),
+            functions: function_statuses(&functions, &meta),
+            counters: Reason::ALL
+                .iter()
+                .map(|reason| (reason.name().to_owned(), counters[*reason as usize].into()))
+                .collect(),
+            ledger: Ledger::new(&counters, ring_dropped).into(),
+        })
+    }
+}
+
+fn node_status(dir: &PinDir, meta: &MetaRow, now_ns: u64) -> NodeStatus {
+    NodeStatus {
+        name: dir.node(),
+        id: meta.node,
+        state: if is_dataplane(meta.pid) { "running" } else { "dead" },
+        pid: meta.pid,
+        epoch: meta.epoch,
+        policy: PolicyKind::from_id(meta.policy).map_or("unknown", PolicyKind::name),
+        uptime_ns: now_ns.saturating_sub(meta.started_ns),
+        report_interval_us: meta.report_interval_us,
+        netns: meta.netns,
+    }
+}
+
+fn sockets(queues: &[QueueRow], meta: &MetaRow) -> Vec<SocketStatus> {
+    let interfaces = queues.len() as u32 / names::MAX_WORKERS as u32;
+    let slots = (0..interfaces).flat_map(|interface| (0..meta.workers).map(move |worker| (interface, worker)));
+    slots
+        .map(|(interface, worker)| (interface, queues[socket_slot(interface, worker) as usize]))
+        .filter(|(_, row)| row.flags & QUEUE_BOUND != 0)
+        .map(|(interface, row)| SocketStatus {
+            interface,
+            ifindex: row.ifindex,
+            queue: row.queue,
+            worker: row.worker,
+            zero_copy: row.flags & QUEUE_ZERO_COPY != 0,
+            charged_packets: row.charged_packets,
+            taken_packets: row.taken_packets,
+            rx_dropped: row.rx_dropped,
+            rx_ring_full: row.rx_ring_full,
+            invalid_descs: row.invalid_descs,
+        })
+        .collect()
+}
+
+fn worker_status(index: u32, row: &WorkerRow, now_ns: u64) -> WorkerStatus {
+    let load = WorkerLoad {
+        charged_ns: row.charged_ns,
+        discharged_ns: row.discharged_ns,
+        charged_packets: row.charged_packets,
+        discharged_packets: row.discharged_packets,
+        serving_since_ns: row.serving_since_ns,
+        serving_charge_ns: row.serving_charge_ns as u32,
+    };
+    let here = load.here(now_ns);
+    WorkerStatus {
+        worker: index,
+        cpu: row.cpu,
+        tid: row.tid,
+        backlog_ns: here.backlog_ns,
+        queued: here.queued_milli / 1000,
+        charged_ns: row.charged_ns,
+        discharged_ns: row.discharged_ns,
+        lost_ns: row.lost_ns,
+        lost_packets: row.lost_packets,
+        busy_ns: row.busy_ns,
+    }
+}
+
+fn peer_status(id: u32, row: &LoadRow, now_ns: u64) -> PeerStatus {
+    let load = Load {
+        backlog_ns: row.backlog_ns,
+        acked_ns: row.acked_ns,
+        sent_ns: row.sent_ns as u32,
+        queued_milli: row.queued_milli,
+        workers: row.workers,
+        valid_until_ns: row.valid_until_ns,
+    };
+    PeerStatus {
+        id,
+        state: match row.valid_until_ns {
+            0 => "unseen",
+            _ if load.is_candidate(now_ns) => "alive",
+            _ => "stale",
+        },
+        age_ns: (row.reports > 0).then(|| now_ns.saturating_sub(row.reported_at_ns)),
+        reports: row.reports,
+        backlog_ns: row.backlog_ns,
+        in_flight_ns: load.in_flight_ns(),
+        erl_ns: load.erl_ns(),
+        queued_milli: row.queued_milli,
+        busy_milli: row.busy_milli,
+        workers: row.workers,
+        sent_ns: row.sent_ns,
+        sent_frames: row.sent_frames,
+        acked_frames: row.acked_frames,
+        received_frames: row.received_frames,
+    }
+}
+
+fn function_statuses(rows: &[FunctionRow], meta: &MetaRow) -> Vec<FunctionStatus> {
+    let slots = (0..meta.functions).flat_map(|function| (0..meta.workers).map(move |worker| (function, worker)));
+    slots
+        .filter_map(|(function, worker)| Some((worker, rows.get(function_slot(function, worker) as usize)?)))
+        .map(|(worker, row)| FunctionStatus {
+            name: Builtin::ALL.get(row.builtin as usize).map_or("unknown", |builtin| builtin.name()),
+            type_id: row.type_id,
+            worker,
+            a_ns: row.a_ns,
+            b_ns_per_unit: f64::from(row.b_q16) / 65_536.0,
+            samples: row.samples,
+            predicted_ns: row.predicted_ns,
+            measured_ns: row.measured_ns,
+            service_p50_ns: row.service_p50_ns,
+            service_p99_ns: row.service_p99_ns,
+            error_p50_milli: row.error_p50_milli,
+            error_p99_milli: row.error_p99_milli,
+        })
+        .collect()
+}
+
+/// Every node of the host, by name.
+///
+/// # Errors
+/// [`PinError::NotRunning`] when there is none.
+pub fn all(bpffs: &Path) -> Result<Vec<PinDir>, PinError> {
+    let dirs = PinDir::all(bpffs);
+    if dirs.is_empty() { Err(PinError::NotRunning(bpffs.join("dataplane"))) } else { Ok(dirs) }
+}
+
+/// ns as a person reads it.
+fn time(ns: u64) -> String {
+    match ns {
+        0..10_000 => format!("{ns} ns"),
+        10_000..10_000_000 => format!("{:.1} µs", ns as f64 / 1e3),
+        10_000_000..10_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
+        _ => format!("{:.1} s", ns as f64 / 1e9),
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let node = &self.node;
+        writeln!(
+            f,
+            "NODE {} (id {})  {}  pid {}  up {}  policy {}  reports every {}",
+            node.name,
+            node.id,
+            node.state,
+            node.pid,
+            time(node.uptime_ns),
+            node.policy,
+            time(u64::from(node.report_interval_us) * 1000)
+        )?;
+        self.write_sockets(f)?;
+        self.write_peers(f)?;
+        self.write_functions(f)?;
+        self.write_ledger(f)
+    }
+}
+
+impl Status {
+    fn write_sockets(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\nWORKER  CPU  BACKLOG      QUEUED  BUSY         LOST")?;
+        for worker in &self.workers {
+            writeln!(
+                f,
+                "{:<7} {:<4} {:<12} {:<7} {:<12} {}",
+                worker.worker,
+                worker.cpu,
+                time(worker.backlog_ns.into()),
+                worker.queued,
+                time(worker.busy_ns),
+                worker.lost_packets
+            )?;
+        }
+        writeln!(f, "\nSOCKET  IFINDEX  QUEUE  MODE       CHARGED     TAKEN       RING FULL  NO FRAME")?;
+        for socket in &self.sockets {
+            writeln!(
+                f,
+                "{:<7} {:<8} {:<6} {:<10} {:<11} {:<11} {:<10} {}",
+                socket.interface,
+                socket.ifindex,
+                socket.queue,
+                if socket.zero_copy { "zero-copy" } else { "copy" },
+                socket.charged_packets,
+                socket.taken_packets,
+                socket.rx_ring_full,
+                socket.rx_dropped
+            )?;
+        }
+        Ok(())
+    }
+
+    fn write_peers(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\nPEER  STATE   AGE          BACKLOG      IN FLIGHT    SENT        RECEIVED")?;
+        for peer in &self.peers {
+            writeln!(
+                f,
+                "{:<5} {:<7} {:<12} {:<12} {:<12} {:<11} {}",
+                peer.id,
+                peer.state,
+                peer.age_ns.map_or_else(|| "-".to_owned(), time),
+                time(peer.backlog_ns.into()),
+                time(peer.in_flight_ns.into()),
+                peer.sent_frames,
+                peer.received_frames
+            )?;
+        }
+        Ok(())
+    }
+
+    fn write_functions(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "\nFUNCTION  TYPE    WORKER  COST                          PACKETS     P50          P99          EPT ERROR"
+        )?;
+        for function in &self.functions {
+            let mut cost = String::new();
+            write!(cost, "{} + {:.3} ns/unit", time(function.a_ns.into()), function.b_ns_per_unit)?;
+            writeln!(
+                f,
+                "{:<9} {:#06x}  {:<7} {:<29} {:<11} {:<12} {:<12} {:.1} %",
+                function.name,
+                function.type_id,
+                function.worker,
+                cost,
+                function.samples,
+                time(function.service_p50_ns.into()),
+                time(function.service_p99_ns.into()),
+                f64::from(function.error_p50_milli) / 10.0
+            )?;
+        }
+        Ok(())
+    }
+
+    fn write_ledger(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\nLEDGER")?;
+        for reason in Reason::ALL {
+            let count = self.counters.get(reason.name()).and_then(serde_json::Value::as_u64).unwrap_or_default();
+            if count > 0 {
+                let sign = match reason.effect() {
+                    Effect::Seen => "+",
+                    Effect::Note => " ",
+                    _ => "-",
+                };
+                writeln!(f, "  {sign} {:<28} {count:>12}  {}", reason.name(), reason.help())?;
+            }
+        }
+        let ledger = &self.ledger;
+        if ledger.ring_dropped > 0 {
+            let help = "Dropped by the kernel in front of a receive ring.";
+            writeln!(f, "  - {:<28} {:>12}  {help}", "ring_dropped", ledger.ring_dropped)?;
+        }
+        match (ledger.balances, ledger.in_flight) {
+            (true, _) => writeln!(f, "  balances: every frame has ended under a name"),
+            (false, in_flight) => writeln!(f, "  {in_flight} frames in flight (it balances at rest)"),
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! The few system calls that no library wraps safely. Like `xsk` and `maps`, a place where `unsafe` is allowed.
+
+mod netdev;
+mod packet;
+
+pub use netdev::NetDevice;
+pub use packet::PacketSocket;

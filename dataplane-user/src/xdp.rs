@@ -1,0 +1,300 @@
+//! The XDP object: load it for a node, fill its tables, attach its programs, take them off again.
+//!
+//! Attachments are BPF links held by file descriptors: when the process ends, by whatever way, the kernel detaches the
+//! programs and the interface works as before. aya's fallback to a netlink attachment, which would outlive a crash, is
+//! refused.
+
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use aya::maps::xdp::XdpMapError;
+use aya::maps::{Array, DevMap, HashMap as BpfHashMap, Map, MapData, XskMap};
+use aya::programs::links::{FdLink, LinkError};
+use aya::programs::{ProgramError, Xdp, XdpError, XdpMode};
+use aya::{Ebpf, EbpfError, EbpfLoader};
+use dataplane_common::maps::{
+    self as names, FUNCTIONS, FunctionRow, INTERFACES, InterfaceRow, LINKS, LOAD_TABLE, LoadRow, MAX_WORKERS, META,
+    MetaRow, PARAMS, PEERS, PORTS, Params, PeerRow, QUEUES, QueueRow, TYPES, WORKER_COUNT, WORKERS, WorkerRow, XSKS,
+    function_slot,
+};
+use dataplane_common::reason::REASON_STRIDE;
+
+use crate::maps::{MapValue, MappedArray, PinDir, Tables, Value};
+
+/// How XDP is attached to an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// In the driver.
+    Native,
+    /// In the kernel's generic path: works everywhere, slower.
+    Skb,
+}
+
+impl Mode {
+    /// Name in configuration and output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Skb => "skb",
+        }
+    }
+}
+
+/// What can go wrong between the object and the interface.
+#[derive(Debug)]
+pub enum Error {
+    /// The object was refused: by its format, or by the verifier, whose last words are in the text.
+    Load(EbpfError),
+    /// A program of the object was refused by the verifier or is not there.
+    Program(&'static str, ProgramError),
+    /// A map is not there, has another type, or refused an update.
+    Map(&'static str, aya::maps::MapError),
+    /// A map could not be mapped into this process.
+    Mmap(&'static str, std::io::Error),
+    /// A map could not be pinned.
+    Pin(&'static str, aya::pin::PinError),
+    /// The program could not be attached.
+    Attach {
+        /// Interface index.
+        ifindex: u32,
+        /// Mode that was tried.
+        mode: Mode,
+        /// Why.
+        source: ProgramError,
+    },
+    /// The kernel offers no BPF link for XDP (it is older than 5.9).
+    NoLink(LinkError),
+}
+
+impl Error {
+    /// The errno behind the error, for [`crate::advice`].
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Self::Attach { source, .. } | Self::Program(_, source) => program_errno(source),
+            Self::Mmap(_, source) => source.raw_os_error(),
+            _ => None,
+        }
+    }
+}
+
+fn program_errno(error: &ProgramError) -> Option<i32> {
+    match error {
+        ProgramError::SyscallError(call) => call.io_error.raw_os_error(),
+        ProgramError::LoadError { io_error, .. } => io_error.raw_os_error(),
+        ProgramError::XdpError(XdpError::NetlinkError(_)) => Some(libc::EINVAL),
+        _ => None,
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Load(error) => write!(f, "the eBPF object was refused: {error}"),
+            Self::Program(name, error) => write!(f, "program {name} was refused: {error}"),
+            Self::Map(name, error) => write!(f, "map {name}: {error}"),
+            Self::Mmap(name, error) => write!(f, "map {name} cannot be mapped: {error}"),
+            Self::Pin(name, error) => write!(f, "map {name} cannot be pinned: {error}"),
+            Self::Attach { ifindex, mode, source } => {
+                write!(f, "cannot attach in {} mode to interface {ifindex}: {source}", mode.name())
+            }
+            Self::NoLink(error) => write!(f, "this kernel attaches XDP without a BPF link (before Linux 5.9): {error}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Sizes of a node's maps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Rows of the load table: largest node id + 1.
+    pub nodes: u32,
+    /// Workers.
+    pub workers: u32,
+    /// Interfaces.
+    pub interfaces: u32,
+    /// Functions.
+    pub functions: u32,
+}
+
+/// A loaded object.
+pub struct Object {
+    ebpf: Ebpf,
+    sizes: Sizes,
+}
+
+impl Object {
+    /// Loads the maps of `object` for a node; programs are loaded when they are attached.
+    ///
+    /// # Errors
+    /// [`Error::Load`].
+    pub fn load(object: &[u8], params: Params, sizes: Sizes) -> Result<Self, Error> {
+        let params = Value(params);
+        let per_worker = MAX_WORKERS as u32;
+        let mut loader = EbpfLoader::new();
+        loader
+            .override_global(PARAMS, &params, true)
+            .map_max_entries(LOAD_TABLE, sizes.nodes)
+            .map_max_entries(PEERS, sizes.nodes)
+            .map_max_entries(LINKS, sizes.nodes)
+            .map_max_entries(WORKERS, sizes.workers)
+            .map_max_entries(QUEUES, sizes.interfaces * per_worker)
+            .map_max_entries(XSKS, sizes.interfaces * per_worker)
+            .map_max_entries(FUNCTIONS, sizes.functions.max(1) * per_worker)
+            .map_max_entries(WORKER_COUNT, sizes.workers * REASON_STRIDE as u32);
+        let ebpf = loader.load(object).map_err(Error::Load)?;
+        Ok(Self { ebpf, sizes })
+    }
+
+    /// Pins every map in the node's directory.
+    ///
+    /// # Errors
+    /// [`Error::Pin`]; what was pinned before it stays for the caller to remove.
+    pub fn pin(&self, dir: &PinDir) -> Result<(), Error> {
+        for name in names::ALL {
+            if let Some(map) = self.ebpf.map(name) {
+                map.pin(dir.path().join(name)).map_err(|error| Error::Pin(name, error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Maps the shared arrays into this process.
+    ///
+    /// # Errors
+    /// [`Error::Map`], [`Error::Mmap`].
+    pub fn tables(&self) -> Result<Tables, Error> {
+        let per_worker = MAX_WORKERS as u32;
+        Ok(Tables {
+            load: self.map_array::<LoadRow>(LOAD_TABLE, self.sizes.nodes)?,
+            workers: self.map_array::<WorkerRow>(WORKERS, self.sizes.workers)?,
+            queues: self.map_array::<QueueRow>(QUEUES, self.sizes.interfaces * per_worker)?,
+            functions: self.map_array::<FunctionRow>(FUNCTIONS, self.sizes.functions.max(1) * per_worker)?,
+            counts: self.map_array::<u64>(WORKER_COUNT, self.sizes.workers * REASON_STRIDE as u32)?,
+            meta: self.map_array::<MetaRow>(META, 1)?,
+        })
+    }
+
+    fn map_array<T: MapValue>(&self, name: &'static str, entries: u32) -> Result<MappedArray<T>, Error> {
+        let Some(Map::Array(data)) = self.ebpf.map(name) else {
+            return Err(missing(name));
+        };
+        let info = data.info().map_err(|error| Error::Map(name, error))?;
+        if info.value_size() as usize != size_of::<T>() || info.max_entries() < entries {
+            return Err(missing(name));
+        }
+        MappedArray::map(data.fd().as_fd(), entries).map_err(|error| Error::Mmap(name, error))
+    }
+
+    fn map_mut(&mut self, name: &'static str) -> Result<&mut Map, Error> {
+        self.ebpf.map_mut(name).ok_or_else(|| missing(name))
+    }
+
+    /// Makes `index` of this node known as `row`; a port also becomes a way out for results.
+    ///
+    /// # Errors
+    /// [`Error::Map`].
+    pub fn set_interface(&mut self, ifindex: u32, row: InterfaceRow) -> Result<(), Error> {
+        let mut interfaces: BpfHashMap<&mut MapData, u32, Value<InterfaceRow>> =
+            typed(INTERFACES, self.map_mut(INTERFACES)?)?;
+        interfaces.insert(ifindex, Value(row), 0).map_err(|error| Error::Map(INTERFACES, error))?;
+        if row.kind == names::INTERFACE_PORT {
+            let mut ports: DevMap<&mut MapData> = typed(PORTS, self.map_mut(PORTS)?)?;
+            ports.set(row.index, ifindex, None, 0).map_err(device_map(PORTS))?;
+        }
+        Ok(())
+    }
+
+    /// Makes peer `node` reachable through interface `ifindex`.
+    ///
+    /// # Errors
+    /// [`Error::Map`].
+    pub fn set_peer(&mut self, node: u16, ifindex: u32, row: PeerRow) -> Result<(), Error> {
+        let mut links: DevMap<&mut MapData> = typed(LINKS, self.map_mut(LINKS)?)?;
+        links.set(u32::from(node), ifindex, None, 0).map_err(device_map(LINKS))?;
+        let mut peers: Array<&mut MapData, Value<PeerRow>> = typed(PEERS, self.map_mut(PEERS)?)?;
+        peers.set(u32::from(node), Value(row), 0).map_err(|error| Error::Map(PEERS, error))
+    }
+
+    /// Makes a function known under `type_id`, with one row per worker.
+    ///
+    /// # Errors
+    /// [`Error::Map`].
+    pub fn set_function(&mut self, index: u32, row: FunctionRow) -> Result<(), Error> {
+        let workers = self.sizes.workers;
+        let mut rows: Array<&mut MapData, Value<FunctionRow>> = typed(FUNCTIONS, self.map_mut(FUNCTIONS)?)?;
+        for worker in 0..workers {
+            rows.set(function_slot(index, worker), Value(row), 0).map_err(|error| Error::Map(FUNCTIONS, error))?;
+        }
+        let mut types: BpfHashMap<&mut MapData, u32, u32> = typed(TYPES, self.map_mut(TYPES)?)?;
+        types.insert(row.type_id, index, 0).map_err(|error| Error::Map(TYPES, error))
+    }
+
+    /// Gives the packets of socket slot `slot` to the AF_XDP socket `fd`.
+    ///
+    /// # Errors
+    /// [`Error::Map`].
+    pub fn set_socket(&mut self, slot: u32, fd: BorrowedFd<'_>) -> Result<(), Error> {
+        let mut sockets: XskMap<&mut MapData> = typed(XSKS, self.map_mut(XSKS)?)?;
+        sockets.set(slot, fd, 0).map_err(|error| Error::Map(XSKS, error))
+    }
+
+    /// Loads `program` (once) and returns its descriptor's owner.
+    fn program(&mut self, name: &'static str) -> Result<&mut Xdp, Error> {
+        let absent = || ProgramError::InvalidName { name: name.to_owned() };
+        let program = self.ebpf.program_mut(name).ok_or_else(|| Error::Program(name, absent()))?;
+        let program: &mut Xdp = program.try_into().map_err(|error| Error::Program(name, error))?;
+        if program.fd().is_err() {
+            program.load().map_err(|error| Error::Program(name, error))?;
+        }
+        Ok(program)
+    }
+
+    /// Loads `program`, so that it can be run by [`test_run`](crate::xdp) or attached later.
+    ///
+    /// # Errors
+    /// [`Error::Program`] with the verifier's words.
+    pub fn load_program(&mut self, name: &'static str) -> Result<&mut Xdp, Error> {
+        self.program(name)
+    }
+
+    /// Attaches `program` to interface `ifindex`. Dropping the link detaches it.
+    ///
+    /// # Errors
+    /// [`Error::Attach`], [`Error::NoLink`].
+    pub fn attach(&mut self, name: &'static str, ifindex: u32, mode: Mode) -> Result<FdLink, Error> {
+        let flags = match mode {
+            Mode::Native => XdpMode::Driver,
+            Mode::Skb => XdpMode::Skb,
+        };
+        let program = self.program(name)?;
+        let failed = |source| Error::Attach { ifindex, mode, source };
+        let id = program.attach_to_if_index(ifindex, flags).map_err(failed)?;
+        let link = program.take_link(id).map_err(failed)?;
+        FdLink::try_from(link).map_err(Error::NoLink)
+    }
+
+    /// The map `name`, for reading.
+    pub fn map(&self, name: &str) -> Option<&Map> {
+        self.ebpf.map(name)
+    }
+}
+
+/// A device map's error; programs behind its entries, the other thing that can fail, are not used.
+fn device_map(name: &'static str) -> impl Fn(XdpMapError) -> Error {
+    move |error| match error {
+        XdpMapError::MapError(error) => Error::Map(name, error),
+        XdpMapError::ChainedProgramNotSupported => missing(name),
+    }
+}
+
+fn missing(name: &'static str) -> Error {
+    Error::Map(name, aya::maps::MapError::InvalidName { name: name.to_owned() })
+}
+
+fn typed<'a, M>(name: &'static str, map: &'a mut Map) -> Result<M, Error>
+where
+    M: TryFrom<&'a mut Map, Error = aya::maps::MapError>,
+{
+    M::try_from(map).map_err(|error| Error::Map(name, error))
+}
