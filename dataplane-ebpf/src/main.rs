@@ -73,6 +73,8 @@ fn handle_active(ctx: &XdpContext, params: &Params, active: &Active) -> u32 {
     let (now_ns, random) = unsafe { (bpf_ktime_get_ns(), bpf_get_prandom_u32()) };
     let job = Job { now_ns, ept_ns, bytes, random };
     let decision = decide(&job, params, &Table { worker: queue, nodes: u32::from(params.nodes), now_ns });
+    #[cfg(feature = "log")]
+    log_decision(ctx, active.anep.type_id, ept_ns, &decision);
     if let Verdict::Redirect(node) = decision.verdict {
         let forward = Header {
             kind: Kind::Forward,
@@ -102,6 +104,17 @@ fn handle_active(ctx: &XdpContext, params: &Params, active: &Active) -> u32 {
         Err(act::Refused::NoSocket) => pass(Reason::PassNoSocket),
         Err(act::Refused::NoHeadroom) => drop_frame(Reason::DropHeadroom),
     }
+}
+
+/// One line per decision with the numbers it compared.
+#[cfg(feature = "log")]
+fn log_decision(ctx: &XdpContext, type_id: u16, ept_ns: u32, decision: &dataplane_common::policy::Decision) {
+    let node = match decision.verdict {
+        Verdict::Local => -1,
+        Verdict::Redirect(node) => i32::from(node),
+    };
+    let (here, there) = (decision.here, decision.there);
+    aya_log_ebpf::info!(ctx, "type {:x} EPT {} ns: here {}, there {}, to node {}", type_id, ept_ns, here, there, node);
 }
 
 /// Frames from peers.

@@ -8,6 +8,7 @@
 //! | [`xsk`] | AF_XDP: UMEM, frames, rings, sockets |
 //! | [`maps`] | pinned and mapped BPF maps |
 //! | [`xdp`] | load, fill, attach, detach the XDP object |
+//! | [`kernel_log`] | log lines of an XDP object built for debugging |
 //! | [`sys`] | the few system calls without a safe wrapper |
 //! | [`functions`] | packet functions, one file each |
 //! | [`process`] | what a worker does to one packet, over bytes only |
@@ -25,6 +26,7 @@
 pub mod advice;
 pub mod config;
 pub mod functions;
+pub mod kernel_log;
 #[expect(unsafe_code, reason = "maps memory that XDP programs share")]
 pub mod maps;
 pub mod node;

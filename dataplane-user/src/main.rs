@@ -241,8 +241,11 @@ fn janitor(options: &Janitor) -> Result<()> {
 fn show_status(options: &StatusArgs) -> Result<()> {
     let bpffs = &options.bpffs.bpffs;
     if let Some(node) = &options.node {
-        let status = Status::read(&PinDir::of(bpffs, node))?;
-        return print(if options.json { serde_json::to_string(&status)? + "\n" } else { status.to_string() });
+        let dir = PinDir::of(bpffs, node);
+        let status = Status::read(&dir)?;
+        print(if options.json { serde_json::to_string(&status)? + "\n" } else { status.to_string() })?;
+        // What a dead node has left is shown, but the exit code says that it does not run.
+        return if status.is_running() { Ok(()) } else { Err(PinError::NotRunning(dir.path().to_owned()).into()) };
     }
     let statuses = status::all(bpffs)?.iter().map(Status::read).collect::<Result<Vec<_>, _>>()?;
     print(if options.json {

@@ -21,6 +21,7 @@ use dataplane_common::wire::ip::ETHERNET_BYTES;
 use crate::advice;
 use crate::config::{self, Config};
 use crate::functions::Builtin;
+use crate::kernel_log::KernelLog;
 use crate::maps::tables::{pair, set};
 use crate::maps::{PinDir, Tables};
 use crate::process::Checks;
@@ -161,7 +162,8 @@ impl Node {
             intervals,
         );
         let publisher = Publisher::new(Arc::clone(&self.tables), exchanges, functions.len())?;
-        self.reporter = Some(spawn_reporter(reporter, publisher, &self.stop_reporter, &self.draining)?);
+        let log = self.object.log();
+        self.reporter = Some(spawn_reporter(reporter, publisher, log, &self.stop_reporter, &self.draining)?);
         Ok(())
     }
 
@@ -445,13 +447,18 @@ fn pin_to(cpu: u32) -> Result<()> {
 fn spawn_reporter(
     mut reporter: Reporter,
     mut publisher: Publisher,
+    mut log: Option<KernelLog>,
     stop: &Arc<AtomicBool>,
     draining: &Arc<AtomicBool>,
 ) -> Result<JoinHandle<()>> {
     let (stop, draining) = (Arc::clone(stop), Arc::clone(draining));
-    Ok(thread::Builder::new()
-        .name("reporter".into())
-        .spawn(move || reporter.run(&stop, &draining, || publisher.publish()))?)
+    let mut slow_turn = move || {
+        publisher.publish();
+        if let Some(log) = &mut log {
+            log.flush();
+        }
+    };
+    Ok(thread::Builder::new().name("reporter".into()).spawn(move || reporter.run(&stop, &draining, &mut slow_turn))?)
 }
 
 fn empty_samples(functions: usize) -> Result<Samples> {

@@ -241,7 +241,15 @@ fn counters(dir: &PinDir) -> Result<Counters, PinError> {
     Ok(counters)
 }
 
+/// [`NodeStatus::state`] of a node whose process lives.
+const RUNNING: &str = "running";
+
 impl Status {
+    /// True when the node's process lives.
+    pub fn is_running(&self) -> bool {
+        self.node.state == RUNNING
+    }
+
     /// Reads the status of the node with these pins.
     ///
     /// # Errors
@@ -278,7 +286,7 @@ fn node_status(dir: &PinDir, meta: &MetaRow, now_ns: u64) -> NodeStatus {
     NodeStatus {
         name: dir.node(),
         id: meta.node,
-        state: if is_dataplane(meta.pid) { "running" } else { "dead" },
+        state: if is_dataplane(meta.pid) { RUNNING } else { "dead" },
         pid: meta.pid,
         epoch: meta.epoch,
         policy: PolicyKind::from_id(meta.policy).map_or("unknown", PolicyKind::name),
@@ -459,17 +467,18 @@ impl Status {
     }
 
     fn write_peers(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "\nPEER  STATE   AGE          BACKLOG      IN FLIGHT    SENT        RECEIVED")?;
+        writeln!(f, "\nPEER  STATE   AGE          BACKLOG      IN FLIGHT    SENT        ARRIVED     RECEIVED")?;
         for peer in &self.peers {
             writeln!(
                 f,
-                "{:<5} {:<7} {:<12} {:<12} {:<12} {:<11} {}",
+                "{:<5} {:<7} {:<12} {:<12} {:<12} {:<11} {:<11} {}",
                 peer.id,
                 peer.state,
                 peer.age_ns.map_or_else(|| "-".to_owned(), time),
                 time(peer.backlog_ns.into()),
                 time(peer.in_flight_ns.into()),
                 peer.sent_frames,
+                peer.acked_frames,
                 peer.received_frames
             )?;
         }

@@ -19,6 +19,7 @@ use dataplane_common::maps::{
 };
 use dataplane_common::reason::REASON_STRIDE;
 
+use crate::kernel_log::KernelLog;
 use crate::maps::{MapValue, MappedArray, PinDir, Tables, Value};
 
 /// How XDP is attached to an interface.
@@ -272,6 +273,11 @@ impl Object {
         let id = program.attach_to_if_index(ifindex, flags).map_err(failed)?;
         let link = program.take_link(id).map_err(failed)?;
         FdLink::try_from(link).map_err(Error::NoLink)
+    }
+
+    /// The reader of the object's log, for an object built with `--log`.
+    pub fn log(&mut self) -> Option<KernelLog> {
+        KernelLog::of(&mut self.ebpf)
     }
 
     /// The map `name`, for reading.

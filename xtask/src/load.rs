@@ -1,4 +1,4 @@
-//! `cargo xtask load`: starts `dataplane run` in the background and waits until it answers.
+//! `cargo xtask load`: starts `dataplane run` in the background and waits until it works.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -13,8 +13,11 @@ use crate::paths::Paths;
 use crate::setup::Scope;
 use crate::{build, privilege, sh};
 
-/// How often a starting node is asked whether it is there.
+/// How often a starting node's log is looked at.
 const POLL: Duration = Duration::from_millis(200);
+
+/// Name of a node that is started by interface alone.
+const DEFAULT_NODE: &str = "node1";
 
 /// How much of the log is shown when a node does not start.
 const LOG_LINES: usize = 20;
@@ -23,38 +26,33 @@ const LOG_LINES: usize = 20;
 #[derive(Args)]
 pub struct Options {
     /// Configuration of the node.
+    #[arg(long, required_unless_present = "iface", conflicts_with = "iface")]
+    config: Option<PathBuf>,
+    /// Instead of a configuration: a node by itself, with this interface as its port and defaults for the rest.
     #[arg(long)]
-    config: PathBuf,
+    iface: Option<String>,
     /// Name of the node, where the file does not write it as `name = "…"` under `[node]`.
     #[arg(long)]
     node: Option<String>,
-    /// Interface to run on, in place of the one in the file.
-    #[arg(long)]
-    iface: Option<String>,
-    /// Seconds to wait for the node's answer.
+    /// Seconds to wait until the node works.
     #[arg(long, default_value_t = 15)]
     wait: u64,
 }
 
-/// Starts the node and returns when it answers; a node that ends, or stays silent, is an error that shows its log.
+/// Starts the node and returns when it works; a node that ends, or stays silent, is an error that shows its log.
 pub fn run(paths: &Paths, options: &Options) -> Result<ExitCode> {
-    let config =
-        fs::canonicalize(&options.config).with_context(|| format!("cannot read {}", options.config.display()))?;
+    fs::create_dir_all(paths.logs()).with_context(|| format!("cannot create {}", paths.logs().display()))?;
+    let config = configuration(paths, options)?;
     let node = node_name(options, &config)?;
     build::release(paths, Scope::Run, &["dataplane-user"])?;
-    if answers(paths, &node)? {
-        bail!("{node} runs already: `cargo xtask unload --node {node}` stops it");
-    }
-
-    fs::create_dir_all(paths.logs()).with_context(|| format!("cannot create {}", paths.logs().display()))?;
     let log = paths.logs().join(format!("{node}.log"));
-    let mut child = start(paths, options, &config, &log)?;
+    let mut child = start(paths, &config, &log)?;
     let deadline = Instant::now() + Duration::from_secs(options.wait);
     loop {
         if let Some(status) = child.try_wait().context("cannot wait for the node")? {
             bail!("{node} ended ({status}); the end of {}:\n{}", log.display(), tail(&log));
         }
-        if answers(paths, &node)? {
+        if is_ready(&log) {
             println!("{node} runs; log: {}; `cargo xtask unload --node {node}` stops it", log.display());
             return Ok(ExitCode::SUCCESS);
         }
@@ -64,6 +62,23 @@ pub fn run(paths: &Paths, options: &Options) -> Result<ExitCode> {
         }
         thread::sleep(POLL);
     }
+}
+
+/// The configuration to start with: the one given, or one written for the interface given.
+fn configuration(paths: &Paths, options: &Options) -> Result<PathBuf> {
+    if let Some(config) = &options.config {
+        return fs::canonicalize(config).with_context(|| format!("cannot read {}", config.display()));
+    }
+    let node = options.node.as_deref().unwrap_or(DEFAULT_NODE);
+    let config = paths.logs().join(format!("{node}.toml"));
+    let interface = options.iface.as_deref().unwrap_or_default();
+    fs::write(&config, single_node(node, interface)).with_context(|| format!("cannot write {}", config.display()))?;
+    Ok(config)
+}
+
+/// A node by itself; `dataplane run` judges both names.
+fn single_node(node: &str, interface: &str) -> String {
+    format!("[node]\nname = {node:?}\nid = 1\n\n[[port]]\ninterface = {interface:?}\n")
 }
 
 fn node_name(options: &Options, config: &Path) -> Result<String> {
@@ -86,21 +101,18 @@ fn configured_name(text: &str) -> Option<&str> {
 }
 
 /// Starts the node in a session of its own, so that closing the terminal does not stop it.
-fn start(paths: &Paths, options: &Options, config: &Path, log: &Path) -> Result<Child> {
+fn start(paths: &Paths, config: &Path, log: &Path) -> Result<Child> {
     let output = File::create(log).with_context(|| format!("cannot create {}", log.display()))?;
     let errors = output.try_clone().context("cannot share the log")?;
     let mut command = Command::new("setsid");
     command.args(privilege::prefix()?).arg(paths.release("dataplane")).args(["run", "--config"]).arg(config);
-    if let Some(interface) = &options.iface {
-        command.args(["--iface", interface]);
-    }
     command.stdin(Stdio::null()).stdout(output).stderr(errors);
     sh::spawn(&mut command)
 }
 
-/// Whether the node answers a question for its status.
-fn answers(paths: &Paths, node: &str) -> Result<bool> {
-    Ok(sh::succeeds(privilege::command(paths.release("dataplane"))?.args(["status", "--node", node, "-j"])))
+/// Whether the node has said that it works.
+fn is_ready(log: &Path) -> bool {
+    fs::read_to_string(log).is_ok_and(|text| text.lines().any(|line| line == "ready"))
 }
 
 /// The last lines of a log; an unreadable one says so itself.
@@ -123,6 +135,13 @@ mod tests {
         {
             assert_eq!(configured_name(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_node_by_itself_has_one_port() {
+        let text = single_node("edge", "eth7");
+        assert_eq!(text, "[node]\nname = \"edge\"\nid = 1\n\n[[port]]\ninterface = \"eth7\"\n");
+        assert_eq!(configured_name(&text), Some("edge"));
     }
 
     #[test]
