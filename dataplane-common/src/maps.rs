@@ -260,7 +260,8 @@ pub const INTERFACE_PORT: u32 = 1;
 /// [`InterfaceRow::kind`]: leads to peers.
 pub const INTERFACE_LINK: u32 = 2;
 
-/// Who owns a set of maps.
+/// Who owns a set of maps. Begins with ABI and process id and keeps its size in every version, so that another version
+/// can be told and stopped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct MetaRow {

@@ -90,11 +90,12 @@ reasons! {
     DropServiceLimit, Port, Drop, "drop_service_limit", "Estimated processing time above the function's limit.";
     DropIpChecksum, Port, Drop, "drop_ip_checksum", "Active packet whose IPv4 header checksum is wrong.";
     DropUdpLength, Port, Drop, "drop_udp_length", "UDP length below 8 or beyond the IP payload.";
-    DropHeadroom, Port, Drop, "drop_headroom", "The driver left no room in front of the frame for metadata or the interconnect header.";
-    Redirected, Port, Redirect, "redirected", "Sent to another node because it finishes sooner there.";
+    DropHeadroom, Port, Drop, "drop_headroom", "The driver left no room in front of the frame for metadata.";
+    Redirected, Port, Redirect, "redirected", "Sent to another node, as the policy decided.";
     LocalQueued, Port, Queue, "local_queued", "Given to this node's worker.";
     NoteTrailing, Port, Note, "note_trailing_bytes", "Active packets shorter than the datagram that carried them; the tail is ignored.";
     NoteTooLong, Port, Note, "note_too_long_to_forward", "Kept here because the link's MTU has no room for the interconnect header.";
+    NoteUnreachable, Port, Note, "note_unreachable", "Kept here because the node the policy chose has no link, or there is no room for the interconnect header.";
 
     SeenLink, Link, Seen, "link_seen", "Frames that arrived on an interconnect link.";
     PassLink, Link, Pass, "pass_link", "Not an interconnect frame: left to the kernel stack.";
@@ -115,8 +116,8 @@ reasons! {
 
     SeenLocal, Worker, Seen, "worker_local", "Packets of this node's ports taken by a worker.";
     SeenForwarded, Worker, Seen, "worker_forwarded", "Packets of other nodes taken by a worker.";
-    DropMetadata, Worker, Drop, "drop_metadata", "Frame without valid metadata of the XDP program.";
-    DropUdpChecksum, Worker, Drop, "drop_udp_checksum", "UDP checksum wrong, or zero over IPv6.";
+    DropMetadata, Worker, Drop, "drop_metadata", "Frame without valid metadata of the XDP program, or a forwarded one that holds no active packet.";
+    DropUdpChecksum, Worker, Drop, "drop_udp_checksum", "UDP checksum wrong, zero over IPv6, or of a datagram that is not whole.";
     DropAnepChecksum, Worker, Drop, "drop_anep_checksum", "ANEP integrity checksum wrong.";
     DropResultRoom, Worker, Drop, "drop_result_room", "No result option, or one too small for the function's result.";
     DropTxFull, Worker, Drop, "drop_tx_full", "The transmit ring stayed full.";
@@ -135,6 +136,8 @@ const _: () = assert!(REASONS <= REASON_STRIDE);
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+    use std::format;
+    use std::vec::Vec;
 
     #[test]
     fn names_are_unique_and_say_their_effect() {
@@ -145,6 +148,21 @@ mod tests {
             assert_eq!(reason.effect() == Effect::Pass, reason.name().starts_with("pass_"), "{reason:?}");
             assert!(reason.help().ends_with('.'), "{reason:?}");
         }
+    }
+
+    #[test]
+    fn the_documentation_lists_every_counter() {
+        let document = include_str!("../../docs/counters.md");
+        let rows: Vec<_> = document.lines().skip_while(|line| !line.starts_with("| name |")).skip(2).collect();
+        let expected: Vec<_> = Reason::ALL
+            .iter()
+            .map(|reason| {
+                let (stage, effect) = (format!("{:?}", reason.stage()), format!("{:?}", reason.effect()));
+                let (stage, effect) = (stage.to_lowercase(), effect.to_lowercase());
+                format!("| {} | {stage} | {effect} | {} |", reason.name(), reason.help())
+            })
+            .collect();
+        assert_eq!(rows, expected, "docs/counters.md is not what reason.rs says");
     }
 
     #[test]

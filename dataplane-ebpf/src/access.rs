@@ -8,7 +8,7 @@ use core::ptr::{addr_of, addr_of_mut, read_volatile, write_volatile};
 use aya_ebpf::helpers::generated::bpf_loop;
 use aya_ebpf::programs::XdpContext;
 use dataplane_common::load::{self, Here, Load, LoadView, Received, ReportStamp, Visit, WorkerLoad};
-use dataplane_common::maps::{FunctionRow, LoadRow, Params, function_slot};
+use dataplane_common::maps::{FunctionRow, LoadRow, MAX_WORKERS, Params, function_slot};
 use dataplane_common::packet::{MAX_OFFSET, Packet};
 use dataplane_common::wire::link::{Header, Report};
 
@@ -101,6 +101,9 @@ const fn word(first: u32, second: u32) -> u64 {
 /// What a decision needs of a function, as the worker of `queue` measures it; `None` when there is no such worker.
 #[inline(always)]
 pub fn function(function: u32, queue: u32) -> Option<FunctionRow> {
+    if queue >= MAX_WORKERS as u32 {
+        return None;
+    }
     let row = FUNCTIONS.get_ptr(function_slot(function, queue))?;
     // SAFETY: `row` is a live map value; only addresses are taken.
     let (cost, limit) = unsafe { (addr_of!((*row).a_ns), addr_of!((*row).limit_ns)) };
@@ -224,7 +227,8 @@ pub fn take_position(header: &Header, frames: u64) {
         }
         write_word(received, after.to_word());
     }
-    if frames > 0 {
+    // A late frame of a boot that is over belongs to an account that is closed.
+    if frames > 0 && Received::from_word(read_word(received)).epoch == header.epoch {
         add(received_frames, frames);
     }
 }

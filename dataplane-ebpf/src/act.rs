@@ -91,10 +91,10 @@ pub fn queue(ctx: &XdpContext, interface: &InterfaceRow, charge: &Charge, policy
 pub fn forward(ctx: &XdpContext, mut header: Header, bytes: usize) -> bool {
     let node = u32::from(header.destination);
     let (Some(peer), Some(row)) = (PEERS.get(node), LOAD_TABLE.get_ptr_mut(node)) else {
-        return false;
+        return unreachable();
     };
     if peer.flags & PEER_PRESENT == 0 {
-        return false;
+        return unreachable();
     }
     if bytes > usize::from(peer.max_frame) {
         count(Reason::NoteTooLong);
@@ -102,15 +102,15 @@ pub fn forward(ctx: &XdpContext, mut header: Header, bytes: usize) -> bool {
     }
     let ethernet = emit_ethernet(peer.mac, peer.source_mac);
     if LINKS.redirect(node, 0).is_err() {
-        return false;
+        return unreachable();
     }
     // SAFETY: the context is valid; the frame's pointers are read again below.
     if unsafe { bpf_xdp_adjust_head(ctx.as_ptr().cast(), -(OVERHEAD_BYTES as i32)) } != 0 {
-        return false;
+        return unreachable();
     }
     let at = ctx.data();
     if at + OVERHEAD_BYTES > ctx.data_end() {
-        return false;
+        return unreachable();
     }
     // SAFETY: `row` is a live map value; only addresses are taken.
     let (sent_ns, sent_frames) = unsafe { (addr_of_mut!((*row).sent_ns), addr_of_mut!((*row).sent_frames)) };
@@ -122,6 +122,13 @@ pub fn forward(ctx: &XdpContext, mut header: Header, bytes: usize) -> bool {
     // SAFETY: as above.
     unsafe { write((at + ETHERNET_BYTES) as *mut [u8; HEADER_BYTES], header.emit()) };
     true
+}
+
+/// Notes a redirect that cannot be carried out.
+#[inline(always)]
+fn unreachable() -> bool {
+    count(Reason::NoteUnreachable);
+    false
 }
 
 /// Takes the interconnect header off a result and points the frame at the port it leaves by: the program must then

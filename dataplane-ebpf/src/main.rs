@@ -55,7 +55,11 @@ fn handle_active(ctx: &XdpContext, params: &Params, active: &Active) -> u32 {
         };
     };
     let queue = ctx.rx_queue_index();
-    let (Some(row), Some(interface)) = (access::function(function, queue), maps::interface(ctx)) else {
+    // One after the other: a pair of options makes LLVM spill the payload of a `None`, which the verifier refuses.
+    let Some(interface) = maps::interface(ctx) else {
+        return pass(Reason::PassNoSocket);
+    };
+    let Some(row) = access::function(function, queue) else {
         return pass(Reason::PassNoSocket);
     };
     let Some(units) = Units::from_map(row.units).of(&active.anep) else {
@@ -153,7 +157,10 @@ fn handle_forward(ctx: &XdpContext, params: &Params, header: &Header) -> u32 {
     let Some(function) = maps::function_of(header.type_id) else {
         return drop_frame(Reason::DropLinkType);
     };
-    let (Some(row), Some(interface)) = (access::function(function, ctx.rx_queue_index()), maps::interface(ctx)) else {
+    let Some(interface) = maps::interface(ctx) else {
+        return drop_frame(Reason::DropLinkNoSocket);
+    };
+    let Some(row) = access::function(function, ctx.rx_queue_index()) else {
         return drop_frame(Reason::DropLinkNoSocket);
     };
     let charge = Charge {

@@ -94,7 +94,7 @@ impl fmt::Display for Advice {
 const ENOTSUPP: i32 = 524;
 
 /// All that a node needs while it starts; its workers need none of it.
-const CAPABILITIES: &str = "cap_bpf, cap_net_admin and cap_net_raw";
+const CAPABILITIES: &str = "cap_bpf, cap_perfmon, cap_net_admin and cap_net_raw";
 
 /// Cause and next step of `errno`, which `operation` failed with.
 pub fn advice(operation: Operation, errno: i32, context: &Context<'_>) -> Advice {
@@ -124,10 +124,11 @@ fn needs(what: &str, capability: &str) -> Advice {
 
 fn load_object(errno: i32) -> Option<Advice> {
     Some(match errno {
-        libc::EPERM => needs("loading an XDP program", "CAP_BPF and CAP_NET_ADMIN"),
+        libc::EPERM => needs("loading an XDP program", "CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN"),
         libc::EACCES => Advice::new(
-            "the kernel's verifier refused the program",
-            "report it with the verifier's log and `uname -r`: each supported kernel should accept the program",
+            "the kernel's verifier refused the program; without CAP_PERFMON it refuses all that read packets at computed \
+             offsets",
+            "run as root or add cap_perfmon; if that is there, report it with `bpftool -d prog loadall` and `uname -r`",
         ),
         libc::EINVAL => Advice::new(
             "the kernel does not know an instruction, helper or program option that the object uses",
@@ -461,7 +462,7 @@ mod tests {
     #[test]
     fn each_known_errno_names_its_cause_and_the_next_step() {
         let cases: &[(Operation, i32, &str, &str)] = &[
-            (Operation::LoadObject, libc::EPERM, "CAP_BPF and CAP_NET_ADMIN", "run as root"),
+            (Operation::LoadObject, libc::EPERM, "CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN", "run as root"),
             (Operation::LoadObject, libc::EACCES, "verifier", "uname -r"),
             (Operation::LoadObject, libc::EINVAL, "does not know", "oldest supported"),
             (Operation::LoadObject, libc::E2BIG, "more than this kernel's verifier", "newer kernel"),

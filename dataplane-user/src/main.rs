@@ -34,7 +34,7 @@ struct Cli {
 #[derive(Subcommand)]
 #[command(rename_all = "kebab-case")]
 enum Action {
-    /// Run a node in the foreground until SIGINT or SIGTERM.
+    /// Run a node in the foreground until SIGINT, SIGTERM or SIGHUP.
     Run(Run),
     /// Show a running node: workers, peers, functions, ledger.
     Status(StatusArgs),
@@ -117,6 +117,8 @@ enum ConfigCommand {
 struct Janitor {
     /// The node.
     node: String,
+    /// Process that runs it.
+    owner: u32,
     #[command(flatten)]
     bpffs: Bpffs,
 }
@@ -166,7 +168,13 @@ fn run(options: &Run) -> Result<()> {
         ),
     };
     let node = Node::start(&config, object, &options.bpffs.bpffs)?;
-    let watch = Watch::start(&config.node.name, &options.bpffs.bpffs)?;
+    let watch = match Watch::start(&config.node.name, &options.bpffs.bpffs) {
+        Ok(watch) => watch,
+        Err(error) => {
+            node.stop()?;
+            return Err(error);
+        }
+    };
     for notice in &node.notices {
         eprintln!("warning: {notice}");
     }
@@ -206,6 +214,7 @@ impl Watch {
         let child = Command::new(std::env::current_exe()?)
             .arg("janitor")
             .arg(node)
+            .arg(std::process::id().to_string())
             .arg("--bpffs")
             .arg(bpffs)
             .stdin(Stdio::piped())
@@ -227,15 +236,11 @@ impl Drop for Watch {
 }
 
 fn janitor(options: &Janitor) -> Result<()> {
-    let owner = rustix::process::getppid();
     // Blocks until the other end is closed: the owner has ended, in whatever way.
     let _ = io::stdin().read_to_end(&mut Vec::new());
     let dir = PinDir::of(&options.bpffs.bpffs, &options.node);
-    match (dir.meta(), owner) {
-        // Only what the owner left: another process may have claimed the name since.
-        (Ok(meta), Some(owner)) if meta.pid == owner.as_raw_nonzero().get().unsigned_abs() => Ok(dir.remove()?),
-        _ => Ok(()),
-    }
+    // Only what the owner left: another process may have claimed the name since.
+    if dir.meta().is_ok_and(|meta| meta.pid == options.owner) { Ok(dir.remove()?) } else { Ok(()) }
 }
 
 fn show_status(options: &StatusArgs) -> Result<()> {

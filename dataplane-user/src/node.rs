@@ -15,6 +15,7 @@ use dataplane_common::maps::{
     FunctionRow, INTERFACE_LINK, INTERFACE_PORT, InterfaceRow, MetaRow, PEER_PRESENT, PeerRow, QUEUE_BOUND,
     QUEUE_ZERO_COPY, QueueRow, WorkerRow, function_slot, socket_slot,
 };
+use dataplane_common::reason::Reason;
 use dataplane_common::report::Intervals;
 use dataplane_common::wire::ip::ETHERNET_BYTES;
 
@@ -34,7 +35,7 @@ use crate::xsk::{Umem, UmemConfig, Xsk, XskConfig, ZeroCopy};
 
 /// Fewest entries of a socket's rings.
 const SMALLEST_RING: u32 = 64;
-/// How long a stopping node waits for packets it holds or has sent out.
+/// How long a stopping node waits for packets it holds and for results of packets it has sent to peers.
 const DRAIN: Duration = Duration::from_millis(200);
 
 /// The object that `cargo xtask build` made, if this binary was built after it.
@@ -146,6 +147,9 @@ impl Node {
         }
         for (cpu, worker) in workers {
             self.workers.push(spawn_worker(worker, cpu, &self.tables, &self.stop_workers)?);
+        }
+        for program in ["dp_link", "dp_ingress"] {
+            self.object.load_program(program).map_err(with_advice(advice::Operation::LoadObject))?;
         }
         // Links first: when the first port is attached, results find their way home.
         for kind in [InterfaceKind::Link, InterfaceKind::Port] {
@@ -305,15 +309,22 @@ impl Node {
         Ok(())
     }
 
+    /// True when no worker has a packet and every packet sent to a peer has come back.
     fn is_quiet(&self) -> bool {
-        (0..self.tables.workers.len()).all(|worker| {
+        let is_home = || {
+            let count = |reason| self.object.count(reason).unwrap_or_default();
+            count(Reason::ResultReturned) >= count(Reason::Redirected)
+        };
+        let is_idle = |worker| {
             let load = self.tables.worker_load(worker);
             load.charged_packets == load.discharged_packets
-        })
+        };
+        (0..self.tables.workers.len()).all(is_idle) && is_home()
     }
 }
 
-/// Rises with every start of a node: tenths of a second since 1970, never 0.
+/// Tells this start of the node from earlier ones: tenths of a second since 1970, wrapping, never 0. Peers compare epochs in
+/// serial arithmetic, so a clock set back across a restart makes them ignore the node until it has caught up.
 fn boot_epoch() -> u32 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     ((since.as_millis() / 100) as u32).max(1)

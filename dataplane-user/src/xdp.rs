@@ -8,16 +8,16 @@ use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use aya::maps::xdp::XdpMapError;
-use aya::maps::{Array, DevMap, HashMap as BpfHashMap, Map, MapData, XskMap};
+use aya::maps::{Array, DevMap, HashMap as BpfHashMap, Map, MapData, PerCpuArray, XskMap};
 use aya::programs::links::{FdLink, LinkError};
 use aya::programs::{ProgramError, Xdp, XdpError, XdpMode};
 use aya::{Ebpf, EbpfError, EbpfLoader};
 use dataplane_common::maps::{
     self as names, FUNCTIONS, FunctionRow, INTERFACES, InterfaceRow, LINKS, LOAD_TABLE, LoadRow, MAX_WORKERS, META,
-    MetaRow, PARAMS, PEERS, PORTS, Params, PeerRow, QUEUES, QueueRow, TYPES, WORKER_COUNT, WORKERS, WorkerRow, XSKS,
-    function_slot,
+    MetaRow, PARAMS, PEERS, PORTS, Params, PeerRow, QUEUES, QueueRow, TYPES, WORKER_COUNT, WORKERS, WorkerRow,
+    XDP_COUNT, XSKS, function_slot,
 };
-use dataplane_common::reason::REASON_STRIDE;
+use dataplane_common::reason::{REASON_STRIDE, Reason};
 
 use crate::kernel_log::KernelLog;
 use crate::maps::{MapValue, MappedArray, PinDir, Tables, Value};
@@ -40,6 +40,9 @@ impl Mode {
         }
     }
 }
+
+/// Lines of the verifier's log that an error shows; `bpftool -d prog loadall` prints all of them.
+const LOG_TAIL: usize = 12;
 
 /// What can go wrong between the object and the interface.
 #[derive(Debug)]
@@ -91,6 +94,12 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Load(error) => write!(f, "the eBPF object was refused: {error}"),
+            Self::Program(name, ProgramError::LoadError { io_error, verifier_log }) => {
+                let log = verifier_log.to_string();
+                let lines: Vec<_> = log.lines().collect();
+                let tail = lines[lines.len().saturating_sub(LOG_TAIL)..].join("\n    ");
+                write!(f, "program {name} was refused: {io_error}; the verifier's last words:\n    {tail}")
+            }
             Self::Program(name, error) => write!(f, "program {name} was refused: {error}"),
             Self::Map(name, error) => write!(f, "map {name}: {error}"),
             Self::Mmap(name, error) => write!(f, "map {name} cannot be mapped: {error}"),
@@ -251,7 +260,7 @@ impl Object {
         Ok(program)
     }
 
-    /// Loads `program`, so that it can be run by [`test_run`](crate::xdp) or attached later.
+    /// Loads `program` into the kernel, so that it can be attached or run on test input.
     ///
     /// # Errors
     /// [`Error::Program`] with the verifier's words.
@@ -278,6 +287,17 @@ impl Object {
     /// The reader of the object's log, for an object built with `--log`.
     pub fn log(&mut self) -> Option<KernelLog> {
         KernelLog::of(&mut self.ebpf)
+    }
+
+    /// The XDP programs' counter of `reason`, summed over CPUs.
+    ///
+    /// # Errors
+    /// [`Error::Map`].
+    pub fn count(&self, reason: Reason) -> Result<u64, Error> {
+        let map = self.ebpf.map(XDP_COUNT).ok_or_else(|| missing(XDP_COUNT))?;
+        let counters: PerCpuArray<&MapData, u64> = map.try_into().map_err(|error| Error::Map(XDP_COUNT, error))?;
+        let per_cpu = counters.get(&(reason as u32), 0).map_err(|error| Error::Map(XDP_COUNT, error))?;
+        Ok(per_cpu.iter().sum())
     }
 
     /// The map `name`, for reading.

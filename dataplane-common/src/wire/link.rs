@@ -72,7 +72,8 @@ pub struct Header {
     pub destination: u16,
     /// Boot epoch of the source: larger after every restart (wrapping).
     pub epoch: u32,
-    /// Counts the frames of the source's boot to this destination, per kind (wrapping).
+    /// Counts the source's frames of this kind in this boot (wrapping): forwards per destination, results per worker,
+    /// reports over all.
     pub sequence: u32,
     /// Estimated processing time charged for this packet, ns. Zero in a report.
     pub charged_ns: u32,
@@ -80,7 +81,7 @@ pub struct Header {
     /// position knows how much work has left the link, whether or not every frame arrived. In a result: the position of
     /// the forward it answers.
     pub position_ns: u32,
-    /// Bytes of the frame behind the header.
+    /// Bytes of the frame behind the header; 0 in a report, whose body is no frame.
     pub length: u16,
     /// The function the packet names.
     pub type_id: u16,

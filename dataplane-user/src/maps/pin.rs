@@ -36,6 +36,8 @@ pub enum PinError {
         dir: PathBuf,
         /// ABI of the pins.
         found: u32,
+        /// Process id of the owner.
+        pid: u32,
     },
     /// A file operation failed.
     Io(PathBuf, io::Error),
@@ -63,7 +65,7 @@ impl std::fmt::Display for PinError {
                 dir.display(),
                 dir.file_name().unwrap_or_default().display()
             ),
-            Self::Abi { dir, found } => write!(
+            Self::Abi { dir, found, .. } => write!(
                 f,
                 "{} was made by another version (ABI {found}, this is {ABI_VERSION})\n  why: its maps have another layout\n  do:  dataplane unload --node {} with that version, or remove the directory",
                 dir.display(),
@@ -114,10 +116,13 @@ impl PinDir {
     /// # Errors
     /// [`PinError::Busy`] when a live process owns it; nothing was changed.
     pub fn claim(&self) -> Result<(), PinError> {
-        if let Some(owner) = self.live_owner() {
-            return Err(PinError::Busy { dir: self.path.clone(), pid: owner });
+        match self.meta() {
+            Ok(meta) if is_dataplane(meta.pid) => return Err(PinError::Busy { dir: self.path.clone(), pid: meta.pid }),
+            Err(PinError::Abi { dir, found, pid }) if is_dataplane(pid) => {
+                return Err(PinError::Abi { dir, found, pid });
+            }
+            _ => self.remove()?,
         }
-        self.remove()?;
         fs::create_dir_all(&self.path).map_err(|error| PinError::Io(self.path.clone(), error))?;
         let on_bpffs = rustix::fs::statfs(&self.path).is_ok_and(|stat| stat.f_type as u64 == BPF_FS_MAGIC);
         if on_bpffs {
@@ -172,14 +177,18 @@ impl PinDir {
         let map: Array<_, Value<MetaRow>> = Map::Array(self.open(META)?).try_into().map_err(failed)?;
         let meta = map.get(&0, 0).map_err(failed)?.0;
         if meta.abi != ABI_VERSION {
-            return Err(PinError::Abi { dir: self.path.clone(), found: meta.abi });
+            return Err(PinError::Abi { dir: self.path.clone(), found: meta.abi, pid: meta.pid });
         }
         Ok(meta)
     }
 
-    /// Process id of the owner, when it is alive.
+    /// Process id of the owner, when it is alive. Whatever its version: [`MetaRow`] begins with ABI and process id in all.
     pub fn live_owner(&self) -> Option<u32> {
-        let pid = self.meta().ok()?.pid;
+        let pid = match self.meta() {
+            Ok(meta) => meta.pid,
+            Err(PinError::Abi { pid, .. }) => pid,
+            Err(_) => return None,
+        };
         is_dataplane(pid).then_some(pid)
     }
 }
