@@ -111,3 +111,7 @@ fn udp_checksum_ok(frame: &[u8], active: &Active) -> bool {
     }
     fold_checksum(udp_sum(frame, active)) == 0
 }
+
+#[cfg(test)]
+#[path = "process_tests.rs"]
+pub(crate) mod tests;

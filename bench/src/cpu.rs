@@ -1,0 +1,135 @@
+//! Who used the CPUs while something was measured: the cluster itself, or other programs, which then are noise.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+/// Shares of all cores' time, 1 = all of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CpuShares {
+    /// The nodes' processes.
+    pub nodes: f64,
+    /// The traffic generator.
+    pub generator: f64,
+    /// All other programs of this machine: what the measurement had to put up with.
+    pub others: f64,
+    /// Taken away by the host of this virtual machine.
+    pub stolen: f64,
+}
+
+impl CpuShares {
+    /// Applies `f` to each share of both.
+    fn zip(self, other: Self, f: impl Fn(f64, f64) -> f64) -> Self {
+        Self {
+            nodes: f(self.nodes, other.nodes),
+            generator: f(self.generator, other.generator),
+            others: f(self.others, other.others),
+            stolen: f(self.stolen, other.stolen),
+        }
+    }
+
+    /// The mean of several measurements.
+    pub fn mean(all: &[Self]) -> Self {
+        let sum = all.iter().fold(Self::default(), |sum, shares| sum.zip(*shares, |a, b| a + b));
+        let count = all.len().max(1) as f64;
+        sum.zip(Self::default(), |a, _| a / count)
+    }
+}
+
+/// CPU time used up to one moment, in the kernel's ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuTimes {
+    /// All programs and interrupts.
+    busy: u64,
+    idle: u64,
+    stolen: u64,
+    /// The processes asked for.
+    ours: u64,
+}
+
+impl CpuTimes {
+    /// Reads the counters of this machine and of the processes `pids`.
+    ///
+    /// # Errors
+    /// One of the processes is gone, or the kernel writes what this function does not know.
+    pub fn take(pids: &[u32]) -> Result<Self> {
+        let machine = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
+        let mut times = parse_machine(&machine).context("not understood: /proc/stat")?;
+        for pid in pids {
+            let path = format!("/proc/{pid}/stat");
+            let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+            times.ours += parse_process(&text).with_context(|| format!("not understood: {path}"))?;
+        }
+        Ok(times)
+    }
+
+    /// Shares between `self` and the later `end`, in which the generator used `generator_ns`.
+    pub fn shares_until(&self, end: &Self, generator_ns: u64) -> CpuShares {
+        let busy = end.busy.saturating_sub(self.busy);
+        let stolen = end.stolen.saturating_sub(self.stolen);
+        let all = busy + stolen + end.idle.saturating_sub(self.idle);
+        let nodes = end.ours.saturating_sub(self.ours);
+        let generator = generator_ns as f64 / 1e9 * rustix::param::clock_ticks_per_second() as f64;
+        let others = (busy as f64 - nodes as f64 - generator).max(0.0);
+        let share = |ticks: f64| if all == 0 { 0.0 } else { ticks / all as f64 };
+        CpuShares {
+            nodes: share(nodes as f64),
+            generator: share(generator),
+            others: share(others),
+            stolen: share(stolen as f64),
+        }
+    }
+}
+
+/// The first line of `/proc/stat` (proc(5)): user, nice, system, idle, iowait, irq, softirq, steal.
+fn parse_machine(text: &str) -> Option<CpuTimes> {
+    let line = text.lines().next()?.strip_prefix("cpu ")?;
+    let numbers = line.split_whitespace().map(|number| number.parse().ok()).collect::<Option<Vec<u64>>>()?;
+    let [user, nice, system, idle, iowait, irq, softirq, stolen, ..] = numbers[..] else { return None };
+    Some(CpuTimes { busy: user + nice + system + irq + softirq, idle: idle + iowait, stolen, ours: 0 })
+}
+
+/// User and system time of `/proc/PID/stat` (proc(5)): fields 14 and 15. The second field, the program's name in
+/// parentheses, may hold anything.
+fn parse_process(text: &str) -> Option<u64> {
+    let (_, fields) = text.rsplit_once(')')?;
+    let mut times = fields.split_whitespace().skip(11).map(|number| number.parse::<u64>().ok());
+    Some(times.next()?? + times.next()??)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_lines_are_read_by_position() {
+        let machine = parse_machine("cpu  10 20 30 400 50 6 7 8 0 0\ncpu0 1 2 3\n").unwrap();
+        assert_eq!(machine, CpuTimes { busy: 73, idle: 450, stolen: 8, ours: 0 });
+        let process = "42 (a) b (c) S 1 42 42 0 -1 4194560 1 2 3 4 500 60 0 0 20 0 1 0 9 1 2";
+        assert_eq!(parse_process(process), Some(560));
+        assert_eq!(parse_process("42"), None);
+    }
+
+    #[test]
+    fn this_process_uses_time() {
+        let before = CpuTimes::take(&[std::process::id()]).unwrap();
+        let started = std::time::Instant::now();
+        while started.elapsed().as_millis() < 100 {
+            std::hint::spin_loop();
+        }
+        let shares = before.shares_until(&CpuTimes::take(&[std::process::id()]).unwrap(), 0);
+        assert!(shares.nodes > 0.0 && shares.nodes <= 1.0, "{shares:?}");
+        assert!(CpuTimes::take(&[u32::MAX]).is_err());
+    }
+
+    #[test]
+    fn what_is_left_over_is_other_programs() {
+        let start = CpuTimes::default();
+        let end = CpuTimes { busy: 60, idle: 30, stolen: 10, ours: 20 };
+        let shares = start.shares_until(&end, 0);
+        assert!((shares.nodes - 0.2).abs() < 1e-9 && (shares.others - 0.4).abs() < 1e-9);
+        assert!((shares.stolen - 0.1).abs() < 1e-9);
+        assert_eq!(CpuShares::mean(&[shares, shares]), shares);
+    }
+}

@@ -1,0 +1,282 @@
+//! From options to everything that is fixed before the first packet: kinds of packets, rates, CPUs, intervals.
+
+use std::num::NonZeroU64;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use dataplane_common::policy::PolicyKind;
+use dataplane_user::functions::{Builtin, Call};
+use rustix::thread::set_current_timer_slack;
+use serde::Serialize;
+
+use super::Options;
+use crate::environment::Environment;
+use crate::packet::PROBE_BYTES;
+use crate::topology::{NodeSettings, Scheduling};
+use crate::traffic::{Kind, Workload};
+
+/// What computes the heavy packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Compute {
+    /// Real computations on the CPU; wants a core per node and one for the rest.
+    Real,
+    /// The heavy kind occupies the worker without using the CPU, so that any machine can run any number of nodes.
+    Emulated,
+}
+
+/// Length of every frame, bytes: the same for all, so that bytes on the links follow from frames.
+const FRAME_BYTES: usize = 554;
+/// Flows per node.
+const FLOWS: u16 = 16;
+/// Service time the light kind is to have.
+const LIGHT: Duration = Duration::from_micros(100);
+/// Service time the heavy kind is to have.
+const HEAVY: Duration = Duration::from_millis(1);
+/// Time spent on calibrating each kind.
+const CALIBRATION: Duration = Duration::from_millis(60);
+
+/// Everything that is fixed before the first packet.
+#[derive(Clone, Debug, Serialize)]
+pub struct Setup {
+    /// Nodes.
+    pub nodes: u16,
+    /// What computes the heavy packets.
+    pub compute: Compute,
+    /// Policies, in the order of the output.
+    pub policies: Vec<String>,
+    /// Every policy runs so many times, in turns.
+    pub rounds: u32,
+    /// Measured time of each run, s.
+    pub measured_s: f64,
+    /// Time before it, not measured, s.
+    pub warm_up_s: f64,
+    /// Seed; round r uses seed + r, for every policy alike.
+    pub seed: u64,
+    /// CPU of each node's worker.
+    pub cpus: Vec<usize>,
+    /// How the kernel schedules the nodes.
+    pub scheduling: Scheduling,
+    /// Time between two load reports under load, µs.
+    pub report_interval_us: u64,
+    /// Bytes of every frame.
+    pub frame_bytes: usize,
+    /// Kinds of packets.
+    pub mix: Vec<Kind>,
+    /// Each node's share of the arrivals.
+    pub arrival_shares: Vec<f64>,
+    /// Arrivals per second at all nodes together.
+    pub rate_per_s: f64,
+    /// Load of each node if every packet were computed where it arrives.
+    pub offered_loads: Vec<f64>,
+    /// Load of the whole cluster.
+    pub offered_load: f64,
+}
+
+impl Setup {
+    /// Resolves the options for this machine, and calibrates the kinds of packets on it.
+    ///
+    /// # Errors
+    /// An option makes no sense.
+    pub fn new(options: &Options, environment: &Environment) -> Result<Self> {
+        let nodes = options.nodes;
+        let compute = options.compute.unwrap_or(match environment.cores > usize::from(nodes) {
+            true => Compute::Real,
+            false => Compute::Emulated,
+        });
+        let policies = policies(&options.policies)?;
+        ensure!(options.rounds > 0, "--rounds 0: nothing to do");
+        ensure!(options.seconds > 0.0 && options.seconds.is_finite(), "--seconds {}: not a duration", options.seconds);
+        let share = options.share.unwrap_or(if nodes == 2 { 0.75 } else { 0.6 });
+        ensure!((0.0..=1.0).contains(&share), "--share {share}: not between 0 and 1");
+        let load = options.load.unwrap_or(match compute {
+            Compute::Real => 0.8,
+            Compute::Emulated => 0.85,
+        });
+        ensure!(load > 0.0 && load.is_finite(), "--load {load}: not a load");
+        let mix = mix(compute)?;
+        let mut arrival_shares = vec![(1.0 - share) / f64::from(nodes - 1); usize::from(nodes)];
+        arrival_shares[0] = share;
+        let mut setup = Self {
+            nodes,
+            compute,
+            policies,
+            rounds: options.rounds,
+            measured_s: options.seconds / f64::from(options.rounds),
+            warm_up_s: options.warm_up,
+            seed: options.seed,
+            cpus: (0..usize::from(nodes)).map(|node| cpu(node, environment.cores)).collect(),
+            scheduling: Scheduling::RealTime,
+            report_interval_us: options.report_interval,
+            frame_bytes: FRAME_BYTES,
+            mix,
+            arrival_shares,
+            rate_per_s: 1.0,
+            offered_loads: Vec::new(),
+            offered_load: 0.0,
+        };
+        // At one packet a second node 1 has this load; the rate makes it the one asked for.
+        setup.rate_per_s = load / setup.workload(0)?.nominal_load(0);
+        let workload = setup.workload(0)?;
+        setup.offered_loads = (0..usize::from(nodes)).map(|node| workload.nominal_load(node)).collect();
+        setup.offered_load = workload.nominal_cluster_load();
+        Ok(setup)
+    }
+
+    /// Traffic of one round, the same for every policy.
+    ///
+    /// # Errors
+    /// The times are no durations.
+    pub fn workload(&self, round: u32) -> Result<Workload> {
+        Ok(Workload {
+            kinds: self.mix.clone(),
+            node_weights: self.arrival_shares.clone(),
+            rate_per_s: self.rate_per_s,
+            flows: FLOWS,
+            frame_bytes: self.frame_bytes,
+            warm_up: Duration::try_from_secs_f64(self.warm_up_s)?,
+            measured: Duration::try_from_secs_f64(self.measured_s)?,
+            seed: self.seed + u64::from(round),
+        })
+    }
+
+    /// How a node is to run under a policy.
+    pub fn node_settings(&self, node: u16, policy: &str) -> NodeSettings {
+        let interval = Duration::from_micros(self.report_interval_us);
+        NodeSettings {
+            report_interval: interval,
+            idle_interval: interval,
+            scheduling: self.scheduling,
+            ..NodeSettings::new(policy, self.cpus[usize::from(node) - 1])
+        }
+    }
+
+    /// Names of the kinds whose computation is emulated.
+    pub fn emulated(&self) -> Vec<&str> {
+        self.mix.iter().filter(|kind| kind.emulated).map(|kind| kind.name.as_str()).collect()
+    }
+}
+
+/// CPU of the worker of the node with this index: node 1, which gets most packets, has one to itself if it can.
+fn cpu(node: usize, cores: usize) -> usize {
+    match (node, cores) {
+        (0, _) | (_, 0 | 1) => 0,
+        _ => 1 + (node - 1) % (cores - 1),
+    }
+}
+
+fn policies(wanted: &[String]) -> Result<Vec<String>> {
+    let all = || PolicyKind::ALL.iter().map(|policy| policy.name()).collect::<Vec<_>>().join(", ");
+    let mut names: Vec<String> = Vec::new();
+    for name in wanted {
+        let policy = PolicyKind::from_name(name).with_context(|| format!("no policy {name}; there are {}", all()))?;
+        if !names.iter().any(|known| known == policy.name()) {
+            names.push(policy.name().to_owned());
+        }
+    }
+    if names.is_empty() {
+        Ok(PolicyKind::ALL.iter().map(|policy| policy.name().to_owned()).collect())
+    } else {
+        Ok(names)
+    }
+}
+
+/// The kinds of packets, with operands and nominal service times found by trying them out on this machine.
+fn mix(compute: Compute) -> Result<Vec<Kind>> {
+    // On a thread of its own, which sleeps as exactly as a worker does.
+    let calibration = thread::spawn(move || {
+        set_current_timer_slack(NonZeroU64::new(1))?;
+        calibrated_mix(compute)
+    });
+    calibration.join().map_err(|_| anyhow!("BUG: calibration panicked"))?
+}
+
+fn calibrated_mix(compute: Compute) -> Result<Vec<Kind>> {
+    let round_ns = (service_ns(Builtin::Sha256, 64) / 64).max(1);
+    let rounds = |time: Duration| -> Result<u32> { Ok(u32::try_from(time.as_nanos() / u128::from(round_ns))?.max(1)) };
+    let heavy = match compute {
+        Compute::Real => (Builtin::Sha256, rounds(HEAVY)?),
+        Compute::Emulated => (Builtin::Hold, u32::try_from(HEAVY.as_nanos())?),
+    };
+    let kind = |name: &str, function: Builtin, operand: Option<u32>, weight| Kind {
+        name: name.to_owned(),
+        function: function.name().to_owned(),
+        operand,
+        weight,
+        nominal_ns: service_ns(function, operand.unwrap_or(0)),
+        emulated: function == Builtin::Hold,
+    };
+    Ok(vec![
+        kind("checksum", Builtin::Crc32, None, 0.1),
+        kind("light", Builtin::Sha256, Some(rounds(LIGHT)?), 0.7),
+        kind("heavy", heavy.0, Some(heavy.1), 0.2),
+    ])
+}
+
+/// Median time that the function takes here, ns, for a payload like the demonstration's.
+fn service_ns(function: Builtin, operand: u32) -> u64 {
+    let mut payload = vec![0x5a; FRAME_BYTES - 14 - 20 - 8 - 8 - 2 * PROBE_BYTES];
+    let mut result = vec![0; function.result_bytes()];
+    let started = Instant::now();
+    let mut times = Vec::new();
+    while times.len() < 3 || started.elapsed() < CALIBRATION {
+        let start = Instant::now();
+        function.compute(Call { payload: &mut payload, operand, result: &mut result });
+        times.push(start.elapsed().as_nanos() as u64);
+    }
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn setup(line: &str, cores: usize) -> Result<Setup> {
+        let options = Line::parse_from(format!("demo {line}").split_whitespace()).options;
+        Setup::new(&options, &Environment { cores, ..Environment::take() })
+    }
+
+    #[test]
+    fn few_cores_mean_emulation_and_it_is_labelled() {
+        let emulated = setup("", 2).unwrap();
+        assert_eq!((emulated.compute, emulated.emulated()), (Compute::Emulated, vec!["heavy"]));
+        assert_eq!(emulated.cpus, [0, 1, 1]);
+        let real = setup("", 4).unwrap();
+        assert_eq!((real.compute, real.emulated().len()), (Compute::Real, 0));
+        assert_eq!(real.cpus, [0, 1, 2]);
+        assert_eq!(setup("--nodes 2 --compute real", 2).unwrap().cpus, [0, 1]);
+    }
+
+    #[test]
+    fn node_one_gets_most_packets_and_the_load_asked_for() {
+        let setup = setup("--load 0.8 --share 0.7", 2).unwrap();
+        assert!((setup.offered_loads[0] - 0.8).abs() < 1e-9);
+        assert!((setup.offered_loads[1] - 0.8 * 0.15 / 0.7).abs() < 1e-9);
+        assert!((setup.arrival_shares.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn rounds_share_the_time_and_have_traffic_of_their_own() {
+        let setup = setup("--seconds 6 --rounds 3 --seed 10", 2).unwrap();
+        assert_eq!(setup.workload(2).unwrap().measured, Duration::from_secs(2));
+        assert_eq!(setup.workload(2).unwrap().seed, 12);
+    }
+
+    #[test]
+    fn options_that_make_no_sense_are_refused() {
+        for line in ["--policies magic", "--rounds 0", "--seconds 0", "--share 1.5", "--load 0"] {
+            assert!(setup(line, 2).is_err(), "{line}");
+        }
+        assert_eq!(setup("--policies ept,ept,local", 2).unwrap().policies, ["ept", "local"]);
+    }
+}

@@ -1,0 +1,29 @@
+//! Clusters of nodes in network namespaces, real traffic for them, measurement, and the demonstration made of these.
+//!
+//! | module | concern |
+//! |---|---|
+//! | [`topology`] | builds and removes a cluster; starts, stops and kills its nodes; tests use it too |
+//! | [`status`] | what `dataplane status -j` says, as values |
+//! | [`packet`] | builds active packets, reads them when they come back |
+//! | [`traffic`] | schedules, the generator, the account of one run |
+//! | [`demo`] | each policy in turn on the same traffic: table, JSON, plot |
+//! | [`maps`] | opens our eBPF object and pinned maps with libbpf |
+//! | [`environment`] | facts of the machine that a result belongs to |
+//! | [`cpu`] | who used the CPUs meanwhile |
+//! | [`interrupt`] | SIGINT and SIGTERM as a flag |
+//! | [`command`] | runs other programs |
+//!
+//! A measurement here is made on real packets by the real `dataplane` program, started as a process of its own in each
+//! namespace; nothing here reaches into a node but through its configuration, its signals and its status.
+#![forbid(unsafe_code)]
+
+pub mod command;
+pub mod cpu;
+pub mod demo;
+pub mod environment;
+pub mod interrupt;
+pub mod maps;
+pub mod packet;
+pub mod status;
+pub mod topology;
+pub mod traffic;

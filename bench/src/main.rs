@@ -1,0 +1,95 @@
+//! The `dataplane-bench` command.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::{Parser, Subcommand};
+use dataplane_bench::interrupt::{Interrupt, Interrupted};
+use dataplane_bench::topology::{self, BPFFS};
+use dataplane_bench::traffic::generator::{self, Event, GeneratorPlan};
+use dataplane_bench::{demo, maps};
+
+/// Exit code after SIGINT or SIGTERM, as shells have it.
+const INTERRUPTED: u8 = 130;
+
+#[derive(Parser)]
+#[command(name = "dataplane-bench", version, about = "Namespace clusters, traffic, measurement, tables and plots.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Run each policy on the same traffic in a cluster of namespaces; print the table, write JSON and plot.
+    Demo(demo::Options),
+    /// Send traffic by a plan (JSON) in this network namespace; prints one JSON object a line.
+    Generate {
+        /// The plan.
+        plan: PathBuf,
+        /// Print a few lines for people at the end instead.
+        #[arg(long)]
+        text: bool,
+    },
+    /// Show what libbpf reads of our eBPF object and of a node's pinned maps.
+    Maps(maps::Options),
+    /// Remove a cluster that `demo --keep` or a killed run left; without a name, list them.
+    Clean {
+        /// The cluster, for example dpd-4711-0.
+        cluster: Option<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = match &cli.command {
+        Action::Demo(options) => demonstrate(options),
+        Action::Generate { plan, text } => generate(plan, *text),
+        Action::Maps(options) => maps::run(options),
+        Action::Clean { cluster } => clean(cluster.as_deref()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is::<Interrupted>() => {
+            eprintln!("interrupted");
+            ExitCode::from(INTERRUPTED)
+        }
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn demonstrate(options: &demo::Options) -> Result<()> {
+    demo::run(options, &Interrupt::install()?)
+}
+
+fn generate(path: &Path, as_text: bool) -> Result<()> {
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let plan: GeneratorPlan = serde_json::from_str(&text).with_context(|| format!("no plan: {}", path.display()))?;
+    generator::run(&plan, &mut |event| match event {
+        Event::Report(report) if as_text => {
+            print!("{}", demo::describe(&report));
+            Ok(())
+        }
+        _ if as_text => Ok(()),
+        event => event.print(),
+    })
+}
+
+fn clean(cluster: Option<&str>) -> Result<()> {
+    let found = topology::find()?;
+    let Some(name) = cluster else {
+        for cluster in &found {
+            println!("{}  made by process {}: {}", cluster.run, cluster.owner, cluster.namespaces.join(" "));
+        }
+        return Ok(());
+    };
+    match found.iter().find(|cluster| cluster.run == name) {
+        Some(cluster) => cluster.remove(Path::new(BPFFS)),
+        None => bail!("there is no cluster {name}"),
+    }
+}

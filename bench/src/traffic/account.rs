@@ -1,0 +1,271 @@
+//! The book of one run: which packets were sent, which came back, when, in which order, and whether they were right.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::distribution::Distribution;
+use super::schedule::{Schedule, Workload};
+
+/// What became of a packet that came back, apart from its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Returned {
+    /// Its number.
+    pub sequence: u64,
+    /// Index of the node whose port it came out of.
+    pub node: u16,
+    /// When the generator's XDP program saw it, ns of the monotonic clock.
+    pub arrival_ns: u64,
+    /// Whether its checksums are right.
+    pub is_intact: bool,
+}
+
+/// Counts of one run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Counts {
+    /// Packets given to the kernel to send.
+    pub sent: u64,
+    /// Packets that came back, each counted once.
+    pub received: u64,
+    /// Copies beyond the first.
+    pub duplicated: u64,
+    /// Packets that came back after one of their flow that was sent later (RFC 4737, type-P-reordered).
+    pub reordered: u64,
+    /// Packets that came out of another port than the one they were sent to.
+    pub misdelivered: u64,
+    /// Packets with a wrong checksum.
+    pub corrupt: u64,
+    /// Frames that are none of ours.
+    pub foreign: u64,
+    /// Results computed again here.
+    pub results_checked: u64,
+    /// Results that were wrong.
+    pub results_wrong: u64,
+}
+
+impl Counts {
+    /// Adds another run's.
+    pub fn add(&mut self, other: &Self) {
+        self.sent += other.sent;
+        self.received += other.received;
+        self.duplicated += other.duplicated;
+        self.reordered += other.reordered;
+        self.misdelivered += other.misdelivered;
+        self.corrupt += other.corrupt;
+        self.foreign += other.foreign;
+        self.results_checked += other.results_checked;
+        self.results_wrong += other.results_wrong;
+    }
+
+    /// Packets that did not come back.
+    pub fn lost(&self) -> u64 {
+        self.sent - self.received
+    }
+}
+
+/// One kind of packet in one run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct KindReport {
+    /// Its name.
+    pub name: String,
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets that came back.
+    pub received: u64,
+    /// Latency of the measured ones.
+    pub latency: Distribution,
+}
+
+/// The outcome of one run, as the generator prints it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// Counts over warm-up and measurement.
+    pub counts: Counts,
+    /// By kind, in the workload's order.
+    pub kinds: Vec<KindReport>,
+    /// Scheduled sending → arrival back, of the measured packets.
+    pub latency: Distribution,
+    /// Scheduled sending → actual sending, of the measured packets: the error of the generator's timer. It is part of
+    /// the latency.
+    pub lag: Distribution,
+    /// From time 0 of the schedule to the last packet, ns.
+    pub sending_ns: u64,
+    /// CPU time of the generator's process, ns.
+    pub cpu_ns: u64,
+}
+
+/// The book while the run goes on.
+pub struct Account<'a> {
+    schedule: &'a Schedule,
+    start_ns: u64,
+    /// Copies received, by sequence number.
+    copies: Vec<u8>,
+    /// Largest sequence number seen, by (node, flow).
+    newest: HashMap<(u16, u16), u64>,
+    report: Report,
+}
+
+impl<'a> Account<'a> {
+    /// An empty book for a run that starts at `start_ns`.
+    pub fn new(workload: &Workload, schedule: &'a Schedule, start_ns: u64) -> Self {
+        let kind =
+            |name: &str| KindReport { name: name.to_owned(), sent: 0, received: 0, latency: Distribution::default() };
+        let report = Report {
+            counts: Counts::default(),
+            kinds: workload.kinds.iter().map(|entry| kind(&entry.name)).collect(),
+            latency: Distribution::default(),
+            lag: Distribution::default(),
+            sending_ns: schedule.arrivals().last().map_or(0, |arrival| arrival.at_ns),
+            cpu_ns: 0,
+        };
+        let copies = vec![0; schedule.arrivals().len()];
+        Self { schedule, start_ns, copies, newest: HashMap::new(), report }
+    }
+
+    /// When a packet is to be sent, ns of the monotonic clock.
+    pub fn due_ns(&self, sequence: usize) -> u64 {
+        self.start_ns + self.schedule.arrivals()[sequence].at_ns
+    }
+
+    /// Notes that a packet was sent at `now_ns`.
+    pub fn sent(&mut self, sequence: usize, now_ns: u64) {
+        self.report.counts.sent += 1;
+        self.report.kinds[usize::from(self.schedule.arrivals()[sequence].kind)].sent += 1;
+        if self.schedule.is_measured(sequence) {
+            self.report.lag.record(now_ns.saturating_sub(self.due_ns(sequence)));
+        }
+    }
+
+    /// Notes a packet that came back; false when it is none of this run.
+    pub fn returned(&mut self, returned: &Returned) -> bool {
+        let sequence = usize::try_from(returned.sequence).unwrap_or(usize::MAX);
+        let Some(arrival) = self.schedule.arrivals().get(sequence).copied() else {
+            self.foreign();
+            return false;
+        };
+        let counts = &mut self.report.counts;
+        self.copies[sequence] = self.copies[sequence].saturating_add(1);
+        if self.copies[sequence] > 1 {
+            counts.duplicated += 1;
+            return true;
+        }
+        counts.received += 1;
+        counts.misdelivered += u64::from(returned.node != arrival.node);
+        counts.corrupt += u64::from(!returned.is_intact);
+        let newest = self.newest.entry((arrival.node, arrival.flow)).or_insert(returned.sequence);
+        if returned.sequence < *newest {
+            counts.reordered += 1;
+        } else {
+            *newest = returned.sequence;
+        }
+        let kind = &mut self.report.kinds[usize::from(arrival.kind)];
+        kind.received += 1;
+        if self.schedule.is_measured(sequence) {
+            let latency_ns = returned.arrival_ns.saturating_sub(self.start_ns + arrival.at_ns);
+            kind.latency.record(latency_ns);
+            self.report.latency.record(latency_ns);
+        }
+        true
+    }
+
+    /// Notes a frame that is none of ours.
+    pub fn foreign(&mut self) {
+        self.report.counts.foreign += 1;
+    }
+
+    /// Notes that a result was computed again.
+    pub fn checked(&mut self, is_right: bool) {
+        self.report.counts.results_checked += 1;
+        self.report.counts.results_wrong += u64::from(!is_right);
+    }
+
+    /// The counts so far.
+    pub fn counts(&self) -> &Counts {
+        &self.report.counts
+    }
+
+    /// The outcome.
+    pub fn close(self) -> Report {
+        self.report
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::schedule::tests::workload;
+    use super::*;
+
+    const START: u64 = 1_000_000;
+
+    /// Sends everything 10 ns late, then returns what `order` says, each 500 ns after it was scheduled.
+    fn run(order: impl Fn(&Schedule) -> Vec<u64>) -> Report {
+        let workload = workload();
+        let schedule = Schedule::new(&workload).unwrap();
+        let mut account = Account::new(&workload, &schedule, START);
+        for sequence in 0..schedule.arrivals().len() {
+            account.sent(sequence, account.due_ns(sequence) + 10);
+        }
+        for sequence in order(&schedule) {
+            let arrival = schedule.arrivals().get(sequence as usize);
+            let (node, at_ns) = arrival.map_or((0, 0), |arrival| (arrival.node, arrival.at_ns));
+            let arrival_ns = START + at_ns + 500;
+            account.returned(&Returned { sequence, node, arrival_ns, is_intact: true });
+        }
+        account.close()
+    }
+
+    fn all(schedule: &Schedule) -> Vec<u64> {
+        (0..schedule.arrivals().len() as u64).collect()
+    }
+
+    #[test]
+    fn latency_counts_from_the_scheduled_time_and_warm_up_is_left_out() {
+        let report = run(all);
+        let schedule = Schedule::new(&workload()).unwrap();
+        let measured = (0..schedule.arrivals().len()).filter(|at| schedule.is_measured(*at)).count() as u64;
+        assert_eq!(report.counts.lost(), 0);
+        assert_eq!(report.latency.count(), measured);
+        assert_eq!((report.latency.min_ns(), report.latency.max_ns()), (500, 500));
+        assert_eq!((report.lag.min_ns(), report.lag.max_ns()), (10, 10));
+        assert_eq!(report.kinds.iter().map(|kind| kind.latency.count()).sum::<u64>(), measured);
+        assert_eq!(report.kinds.iter().map(|kind| kind.sent).sum::<u64>(), report.counts.sent);
+        assert_eq!(report.counts.reordered, 0);
+    }
+
+    #[test]
+    fn losses_copies_and_strangers_are_told_apart() {
+        let report = run(|schedule| {
+            let mut order = all(schedule);
+            order.retain(|sequence| sequence % 100 != 0);
+            order.extend([1, 1, u64::MAX]);
+            order
+        });
+        assert_eq!(report.counts.lost(), report.counts.sent.div_ceil(100));
+        assert_eq!(report.counts.duplicated, 2);
+        assert_eq!(report.counts.foreign, 1);
+    }
+
+    #[test]
+    fn order_is_kept_per_flow() {
+        let flow = |schedule: &Schedule, at: usize| {
+            let arrival = schedule.arrivals()[at];
+            (arrival.node, arrival.flow)
+        };
+        let schedule = Schedule::new(&workload()).unwrap();
+        let same = (1..).find(|at| flow(&schedule, *at) == flow(&schedule, 0)).unwrap();
+        let other = (1..).find(|at| flow(&schedule, *at) != flow(&schedule, 0)).unwrap();
+        assert_eq!(run(|_| vec![same as u64, 0]).counts.reordered, 1);
+        assert_eq!(run(|_| vec![other as u64, 0]).counts.reordered, 0);
+    }
+
+    #[test]
+    fn a_wrong_port_and_a_wrong_checksum_count() {
+        let workload = workload();
+        let schedule = Schedule::new(&workload).unwrap();
+        let mut account = Account::new(&workload, &schedule, START);
+        let node = 1 - schedule.arrivals()[0].node;
+        account.sent(0, START);
+        assert!(account.returned(&Returned { sequence: 0, node, arrival_ns: START, is_intact: false }));
+        assert_eq!((account.counts().misdelivered, account.counts().corrupt), (1, 1));
+    }
+}
