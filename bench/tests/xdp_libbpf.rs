@@ -1,5 +1,4 @@
 //! libbpf, which bpftool and other tools are built on, opens and loads the very object that aya loads.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use std::path::PathBuf;
 use std::process::Command;

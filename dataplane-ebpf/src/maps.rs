@@ -44,14 +44,14 @@ pub static XDP_COUNT: PerCpuArray<u64, REASONS> = PerCpuArray::new();
 #[inline(always)]
 pub fn function_of(type_id: u16) -> Option<u32> {
     // SAFETY: entries are written before the program is attached and never removed while it runs.
-    unsafe { TYPES.get(&u32::from(type_id)) }.copied()
+    unsafe { TYPES.get(u32::from(type_id)) }.copied()
 }
 
 /// What the interface the frame arrived on is to this node.
 #[inline(always)]
 pub fn interface(ctx: &XdpContext) -> Option<InterfaceRow> {
     // SAFETY: entries are written before the program is attached and never removed while it runs.
-    unsafe { INTERFACES.get(&(ctx.ingress_ifindex() as u32)) }.copied()
+    unsafe { INTERFACES.get(ctx.ingress_ifindex() as u32) }.copied()
 }
 
 /// True when `node` is a peer of this node.
