@@ -1,11 +1,8 @@
 //! `latency.svg`: latency by percentile of each policy, its mean, and the share of packets it moved.
 
-use std::time::Duration;
-
 use super::outcome::{Outcome, PolicyOutcome};
 use super::svg::{Anchor, Style, Svg};
 use super::table::{format_ns, format_share};
-use crate::topology::format_duration;
 
 const WIDTH: f64 = 1120.0;
 const HEIGHT: f64 = 560.0;
@@ -76,7 +73,7 @@ fn subtitle(outcome: &Outcome) -> String {
         setup.rate_per_s,
         format_share(setup.arrival_shares[0]),
         setup.offered_load,
-        format_duration(Duration::from_micros(setup.report_interval_us)),
+        format_ns(setup.report_interval_us as f64 * 1e3),
         setup.seed
     )
 }

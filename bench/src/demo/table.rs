@@ -1,11 +1,9 @@
 //! The outcome for people: a table, and below it what one must know to read it.
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use super::outcome::{Outcome, PolicyOutcome};
 use crate::cpu::CpuShares;
-use crate::topology::format_duration;
 use crate::traffic::{Distribution, Report};
 
 /// The text that ends a demonstration.
@@ -72,7 +70,7 @@ fn notes(outcome: &Outcome) -> Vec<String> {
          all; load reports each {}",
         setup.rate_per_s,
         setup.offered_load,
-        format_duration(Duration::from_micros(setup.report_interval_us))
+        format_ns(setup.report_interval_us as f64 * 1e3)
     ));
     notes.extend(timer_note(outcome));
     notes.push(cpu_note(outcome));

@@ -54,7 +54,11 @@ impl Found {
         end_processes(&self.namespaces)?;
         for namespace in &self.namespaces {
             remove_pins(bpffs, namespace)?;
-            command::output(Command::new("ip").args(["netns", "delete", namespace]))?;
+            match command::output(Command::new("ip").args(["netns", "delete", namespace])) {
+                // Its owner was faster.
+                Err(_) if !exists(namespace) => {}
+                deleted => drop(deleted?),
+            }
         }
         remove_directory(&directory(&self.run))
     }
@@ -136,10 +140,17 @@ fn names_in(directory: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Processes inside a namespace.
+/// Processes inside a namespace; none in one that is gone.
 fn pids(namespace: &str) -> Result<Vec<u32>> {
-    let text = command::output(Command::new("ip").args(["netns", "pids", namespace]))?;
+    let text = match command::output(Command::new("ip").args(["netns", "pids", namespace])) {
+        Err(_) if !exists(namespace) => String::new(),
+        text => text?,
+    };
     Ok(text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect())
+}
+
+fn exists(namespace: &str) -> bool {
+    Path::new(NAMESPACES).join(namespace).exists()
 }
 
 fn end_processes(namespaces: &[String]) -> Result<()> {
