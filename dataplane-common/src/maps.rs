@@ -164,8 +164,7 @@ pub struct WorkerRow {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, align(64))]
 pub struct QueueRow {
-    /// Work charged through this socket, ns. Atomic add of the XDP programs; its low 32 bits travel as the position in
-    /// the metadata, so that the worker sees the charge of frames that were lost before it.
+    /// Work charged through this socket, ns. Atomic add of the XDP programs; it travels as the position in the metadata, so that the worker sees the charge of frames that were lost before it.
     pub charged_ns: u64,
     /// Packets charged through this socket. Atomic add of the XDP programs.
     pub charged_packets: u64,

@@ -25,8 +25,9 @@ pub struct Metadata {
     pub charged_ns: u32,
     /// When the XDP program saw the frame, ns of the monotonic clock.
     pub arrival_ns: u64,
-    /// Work charged through this socket so far, this packet included, ns (low 32 bits).
-    pub position_ns: u32,
+    /// Work charged through this socket so far, this packet included, ns. All 64 bits: a full receive ring in front of a
+    /// slow function loses seconds of it.
+    pub position_ns: u64,
     /// Packets charged through this socket so far, this one included (low 32 bits).
     pub sequence: u32,
     /// Where the packet came from.
@@ -44,10 +45,10 @@ impl Metadata {
         bytes[2..4].copy_from_slice(&self.function.to_ne_bytes());
         bytes[4..8].copy_from_slice(&self.charged_ns.to_ne_bytes());
         bytes[8..16].copy_from_slice(&self.arrival_ns.to_ne_bytes());
-        bytes[16..20].copy_from_slice(&self.position_ns.to_ne_bytes());
-        bytes[20..24].copy_from_slice(&self.sequence.to_ne_bytes());
-        bytes[24] = self.origin as u8;
-        bytes[25] = self.policy;
+        bytes[16..24].copy_from_slice(&self.position_ns.to_ne_bytes());
+        bytes[24..28].copy_from_slice(&self.sequence.to_ne_bytes());
+        bytes[28] = self.origin as u8;
+        bytes[29] = self.policy;
         bytes
     }
 
@@ -61,14 +62,14 @@ impl Metadata {
             function: u16::from_ne_bytes([b[2], b[3]]),
             charged_ns: u32::from_ne_bytes([b[4], b[5], b[6], b[7]]),
             arrival_ns: u64::from_ne_bytes([b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]]),
-            position_ns: u32::from_ne_bytes([b[16], b[17], b[18], b[19]]),
-            sequence: u32::from_ne_bytes([b[20], b[21], b[22], b[23]]),
-            origin: match b[24] {
+            position_ns: u64::from_ne_bytes([b[16], b[17], b[18], b[19], b[20], b[21], b[22], b[23]]),
+            sequence: u32::from_ne_bytes([b[24], b[25], b[26], b[27]]),
+            origin: match b[28] {
                 0 => Origin::Port,
                 1 => Origin::Peer,
                 _ => return None,
             },
-            policy: b[25],
+            policy: b[29],
         })
     }
 }
@@ -90,7 +91,7 @@ mod tests {
         };
         let mut bytes = record.emit();
         assert_eq!(Metadata::parse(&bytes), Some(record));
-        bytes[24] = 2;
+        bytes[28] = 2;
         assert_eq!(Metadata::parse(&bytes), None);
         assert_eq!(Metadata::parse(&[0; METADATA_BYTES]), None);
     }

@@ -51,11 +51,14 @@ pub fn queue(ctx: &XdpContext, interface: &InterfaceRow, charge: &Charge, policy
     let (Some(socket), Some(worker)) = (QUEUES.get_ptr_mut(slot), WORKERS.get_ptr_mut(queue)) else {
         return Err(Refused::NoSocket);
     };
+    // A program before ours may have put metadata there; ours goes between it and the frame.
+    let foreign = ctx.metadata_end().wrapping_sub(ctx.metadata());
+    let foreign = if foreign > 252 { 0 } else { foreign };
     // SAFETY: the context is valid; the frame's pointers are read again below.
     if unsafe { bpf_xdp_adjust_meta(ctx.as_ptr().cast(), -(METADATA_BYTES as i32)) } != 0 {
         return Err(Refused::NoHeadroom);
     }
-    let at = ctx.metadata();
+    let at = ctx.metadata() + foreign;
     if at + METADATA_BYTES > ctx.metadata_end() {
         return Err(Refused::NoHeadroom);
     }
@@ -73,7 +76,7 @@ pub fn queue(ctx: &XdpContext, interface: &InterfaceRow, charge: &Charge, policy
         function: charge.function,
         charged_ns: charge.charged_ns,
         arrival_ns: charge.arrival_ns,
-        position_ns: add_and_get(fields.0, ns) as u32,
+        position_ns: add_and_get(fields.0, ns),
         sequence: add_and_get(fields.1, 1) as u32,
         origin: charge.origin,
         policy: policy as u8,

@@ -142,6 +142,7 @@ pub fn dp_link(ctx: XdpContext) -> u32 {
     }
     match header.kind {
         Kind::Forward => handle_forward(&ctx, &params, &header),
+        Kind::Result if frame.len() < OVERHEAD_BYTES + ETHERNET_BYTES => drop_frame(Reason::DropLinkTruncated),
         Kind::Result => handle_result(&ctx, &header),
         Kind::Report => match Report::parse(&frame, OVERHEAD_BYTES) {
             Ok(report) => handle_report(&params, &header, &report),

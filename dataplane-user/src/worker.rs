@@ -75,10 +75,10 @@ struct Socket<P> {
     kind: InterfaceKind,
     slot: u32,
     /// Position and sequence up to which charges are settled (taken, or found lost).
-    position_ns: u32,
+    position_ns: u64,
     sequence: u32,
     /// Position seen at the last look at an empty ring.
-    idle_position: Option<u32>,
+    idle_position: Option<u64>,
 }
 
 struct Function {
@@ -289,27 +289,28 @@ impl<P: Port> Worker<P> {
     /// That is its own charge, unless its charge was already written off as lost (then less, down to nothing).
     fn settle(&mut self, index: usize, metadata: &Metadata) -> Due {
         let socket = &mut self.sockets[index];
+        let row = self.tables.queues.row(socket.slot);
+        add_own(row.word(offset_of!(QueueRow, taken_packets)), 1);
         let due = metadata.position_ns.wrapping_sub(socket.position_ns);
         let packets = metadata.sequence.wrapping_sub(socket.sequence);
-        if due >= 1 << 31 || packets >= 1 << 31 {
+        if due >= 1 << 63 || packets >= 1 << 31 {
             return Due::default();
         }
         socket.position_ns = metadata.position_ns;
         socket.sequence = metadata.sequence;
-        let row = self.tables.queues.row(socket.slot);
-        add_own(row.word(offset_of!(QueueRow, taken_packets)), 1);
-        if due > metadata.charged_ns || packets > 1 {
-            self.write_off(due.saturating_sub(metadata.charged_ns), packets.saturating_sub(1));
+        let charged_ns = u64::from(metadata.charged_ns);
+        if due > charged_ns || packets > 1 {
+            self.write_off(due.saturating_sub(charged_ns), packets.saturating_sub(1));
         }
-        Due { ns: u64::from(due.min(metadata.charged_ns)), packets: u64::from(packets.min(1)) }
+        Due { ns: due.min(charged_ns), packets: u64::from(packets.min(1)) }
     }
 
     /// Discharges what was charged for frames that never came.
-    fn write_off(&self, ns: u32, packets: u32) {
+    fn write_off(&self, ns: u64, packets: u32) {
         let row = self.tables.workers.row(self.settings.worker);
-        add_own(row.word(offset_of!(WorkerRow, lost_ns)), u64::from(ns));
+        add_own(row.word(offset_of!(WorkerRow, lost_ns)), ns);
         add_own(row.word(offset_of!(WorkerRow, lost_packets)), u64::from(packets));
-        add_own(row.word(offset_of!(WorkerRow, discharged_ns)), u64::from(ns));
+        add_own(row.word(offset_of!(WorkerRow, discharged_ns)), ns);
         add_own(row.word(offset_of!(WorkerRow, discharged_packets)), u64::from(packets));
     }
 
@@ -415,14 +416,14 @@ impl<P: Port> Worker<P> {
             set(row, offset_of!(QueueRow, rx_dropped), losses.rx_dropped);
             set(row, offset_of!(QueueRow, rx_ring_full), losses.rx_ring_full);
             set(row, offset_of!(QueueRow, invalid_descs), losses.invalid_descs);
-            let charged = row.word(offset_of!(QueueRow, charged_ns)).load(Acquire) as u32;
+            let charged = row.word(offset_of!(QueueRow, charged_ns)).load(Acquire);
             let packets = row.word(offset_of!(QueueRow, charged_packets)).load(Acquire) as u32;
             if socket.idle_position.replace(charged) != Some(charged) {
                 continue;
             }
             let due = charged.wrapping_sub(socket.position_ns);
             let lost = packets.wrapping_sub(socket.sequence);
-            if lost == 0 || lost >= 1 << 31 || due >= 1 << 31 {
+            if lost == 0 || lost >= 1 << 31 || due >= 1 << 63 {
                 continue;
             }
             // Last look: anything that came meanwhile is taken, and then nothing is written off.

@@ -791,6 +791,7 @@ mod accounts {
         let hold = Packet::new(0xff05).operand(200_000_000);
         rig.deliver(PORT, 50_000_000, Builtin::Hold, &hold.frame());
         let tables = Arc::clone(&rig.tables);
+        let before = monotonic_ns();
         let seen = std::thread::scope(|scope| {
             scope.spawn(|| rig.worker.step());
             let until = Instant::now() + Duration::from_secs(10);
@@ -806,6 +807,7 @@ mod accounts {
             }
         });
         let (load, now) = seen;
+        assert!((before..now).contains(&load.serving_since_ns), "{before} {load:?} {now}");
         assert_eq!((load.serving_charge_ns, load.charged_ns, load.discharged_ns), (50_000_000, 50_000_000, 0));
         let here = load.here(now);
         assert_eq!(here.queued_milli, 1_000);

@@ -120,6 +120,10 @@ fn find_in_ipv6<P: Packet + ?Sized>(frame: &P, l3: usize) -> Option<Transport> {
     if fragment {
         [next, ..] = frame.read::<FRAGMENT_BYTES>(l4)?;
     }
+    // Only the first bytes of each header were read.
+    if l4 > frame.len() {
+        return None;
+    }
     Some(Transport { v6: true, l3, l4, l4_len: left, protocol: next, fragment })
 }
 

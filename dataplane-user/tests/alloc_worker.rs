@@ -1,0 +1,234 @@
+//! [`Worker::step`] allocates nothing once it has begun: not for results, not for drops, not when the ring is full, not when
+//! it tidies up or hands its samples over. Counted by the allocator of this binary, for this thread.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use dataplane_common::maps::MAX_WORKERS;
+use dataplane_common::meta::{METADATA_BYTES, Metadata, Origin};
+use dataplane_common::reason::{REASON_STRIDE, Reason, Stage};
+use dataplane_user::functions::Builtin;
+use dataplane_user::maps::{MapValue, MappedArray, Tables};
+use dataplane_user::port::{Losses, Port};
+use dataplane_user::process::Checks;
+use dataplane_user::samples::{Exchange, FunctionSamples, Samples};
+use dataplane_user::worker::{InterfaceKind, Settings, Worker};
+use dataplane_user::xsk::{Batch, Umem, UmemConfig};
+use frames::{Carrier, Interconnect, Packet, with};
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+
+#[path = "support/frames.rs"]
+#[allow(dead_code, reason = "shared with tests that use other parts of it")]
+mod frames;
+
+thread_local! {
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The system's allocator, counting calls by thread.
+struct Counting;
+
+impl Counting {
+    fn count() {
+        CALLS.set(CALLS.get() + 1);
+    }
+}
+
+// SAFETY: every call goes to the system's allocator unchanged; counting touches a thread-local number without destructor.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        Self::count();
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        Self::count();
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        Self::count();
+        // SAFETY: the caller's promise.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        Self::count();
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// A socket in memory: the same frames again and again, as many as a batch takes.
+struct Loop {
+    /// Metadata and frame in one piece.
+    frames: Vec<Vec<u8>>,
+    next: usize,
+    /// Packets that one turn transmits; what is more finds the ring full.
+    room: usize,
+    taken: usize,
+}
+
+impl Port for Loop {
+    fn receive(&mut self, umem: &mut Umem, batch: &mut Batch) -> usize {
+        self.taken = 0;
+        let mut received = 0;
+        while batch.room() > 0 {
+            let Some(mut frame) = umem.allocate() else { break };
+            let bytes = &self.frames[self.next % self.frames.len()];
+            self.next += 1;
+            frame.set_len(bytes.len()).expect("test frames are short");
+            umem.bytes_mut(&mut frame).copy_from_slice(bytes);
+            frame.pull_front(METADATA_BYTES).expect("every frame begins with metadata");
+            batch.push(frame).expect("there is room");
+            received += 1;
+        }
+        received
+    }
+
+    fn transmit(&mut self, umem: &mut Umem, batch: &mut Batch) -> usize {
+        let mut sent = 0;
+        while self.taken < self.room {
+            let Some(frame) = batch.pop() else { break };
+            umem.release(frame);
+            self.taken += 1;
+            sent += 1;
+        }
+        sent
+    }
+
+    fn kick(&mut self) {}
+
+    fn recycle(&mut self, _umem: &mut Umem) {}
+
+    fn losses(&self) -> Losses {
+        Losses { rx_dropped: self.next as u64, ..Losses::default() }
+    }
+
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+fn anonymous<T: MapValue>(entries: u32) -> MappedArray<T> {
+    let fd = memfd_create("map", MemfdFlags::CLOEXEC).expect("memfd");
+    ftruncate(&fd, u64::from(entries) * size_of::<T>() as u64).expect("ftruncate");
+    MappedArray::map(fd.as_fd(), entries).expect("mmap")
+}
+
+fn tables(functions: u32) -> Tables {
+    let per_worker = MAX_WORKERS as u32;
+    Tables {
+        load: anonymous(4),
+        workers: anonymous(1),
+        queues: anonymous(2 * per_worker),
+        functions: anonymous(functions * per_worker),
+        counts: anonymous(REASON_STRIDE as u32),
+        meta: anonymous(1),
+    }
+}
+
+fn samples() -> Samples {
+    Builtin::ALL.iter().map(|_| FunctionSamples::new().expect("constant bounds")).collect()
+}
+
+/// Frames of every function, good and bad, with metadata that runs ahead of itself as if frames were lost in between.
+fn frames_of(origin: Origin) -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    for (index, function) in Builtin::ALL.iter().enumerate() {
+        let packet = Packet::new(function.type_id()).operand(3).result(32).checksum();
+        let good = packet.frame();
+        let small = Packet::new(function.type_id()).operand(3).frame();
+        let bad_sum = with(good.clone(), packet.end() - 1, &[0xff]);
+        let raw = Packet { carrier: Carrier::Protocol107, ..packet.clone() };
+        let bad_anep = with(raw.frame(), raw.end() - 1, &[0xff]);
+        for frame in [good.clone(), bad_sum, bad_anep, small, good[..60].to_vec(), vec![0xff; 64]] {
+            let frame = if origin == Origin::Peer { FORWARD.frame(&frame) } else { frame };
+            let sequence = frames.len() * 3;
+            let metadata = Metadata {
+                function: index as u16,
+                charged_ns: 5_000,
+                arrival_ns: 1,
+                position_ns: (sequence * 5_000) as _,
+                sequence: sequence as _,
+                origin,
+                policy: 0,
+            };
+            frames.push([&metadata.emit()[..], &frame].concat());
+        }
+    }
+    frames.push(vec![0; METADATA_BYTES + 60]);
+    frames
+}
+
+const FORWARD: Interconnect = Interconnect {
+    mac: [[2; 6], [4; 6]],
+    version: 1,
+    kind: 1,
+    hops: 1,
+    source: 1,
+    destination: 0,
+    epoch: 1,
+    sequence: 1,
+    charged_ns: 5_000,
+    position_ns: 0,
+    type_id: 0xff01,
+    port: 0,
+    arrival_ns: 1,
+};
+
+#[test]
+fn a_step_allocates_nothing() {
+    let tables = Arc::new(tables(Builtin::ALL.len() as u32));
+    let exchange = Arc::new(Exchange::default());
+    let settings = Settings {
+        worker: 0,
+        node: 0,
+        epoch: 1,
+        checks: Checks { udp_port: frames::UDP_PORT, udp_checksum: true },
+        spin: Duration::ZERO,
+    };
+    let umem = Umem::new(&UmemConfig { frames: 256, ..UmemConfig::default() }).expect("packet memory");
+    let mut worker = Worker::new(settings, umem, Builtin::ALL, Arc::clone(&tables), Arc::clone(&exchange), samples());
+    for (interface, kind, origin) in [(0, InterfaceKind::Port, Origin::Port), (1, InterfaceKind::Link, Origin::Peer)] {
+        worker.add_socket(interface, kind, Loop { frames: frames_of(origin), next: 0, room: 5, taken: 0 });
+    }
+    worker.step();
+    for round in 0..6 {
+        exchange.lay_out(samples());
+        let before = CALLS.get();
+        for _ in 0..50 {
+            assert_eq!(worker.step(), 128);
+        }
+        let calls = CALLS.get() - before;
+        assert_eq!(calls, 0, "calls of the allocator in round {round}");
+        assert!(exchange.collect().is_some(), "samples were handed over in round {round}");
+        // Longer than the time between two housekeepings, so that the next round begins with one.
+        std::thread::sleep(Duration::from_millis(60));
+    }
+    // Every way of a packet was gone, so that nothing above is true of an empty loop only.
+    for reason in Reason::ALL.iter().filter(|reason| reason.stage() == Stage::Worker) {
+        let count = tables.count(0, *reason).load(Relaxed);
+        assert!(count > 0, "{reason:?}");
+    }
+    assert_eq!(worker.umem().ledger().free, 256);
+}
+
+#[test]
+fn the_allocator_counts() {
+    let before = CALLS.get();
+    drop(std::hint::black_box(Box::new(1u64)));
+    assert_eq!(CALLS.get() - before, 2);
+    let mut vec = std::hint::black_box(Vec::<u8>::with_capacity(1));
+    vec.extend_from_slice(&[0; 4096]);
+    assert_eq!(CALLS.get() - before, 4);
+}
