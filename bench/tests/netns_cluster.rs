@@ -1,6 +1,5 @@
 //! Clusters that work: every packet comes back once, whatever carries it, and bad ones end under their own names. See
 //! README.md beside this file for a drawing.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod support;
 
@@ -15,13 +14,10 @@ use dataplane_common::reason::Reason;
 use dataplane_common::wire::anep::UDP_PORT;
 use dataplane_user::functions::Builtin;
 use dataplane_user::sys::{NetDevice, PacketSocket};
-use support::{Bench, Replies, enter, lacks_root, recipe, settings, with_cluster, with_shape};
+use support::{Bench, Replies, enter, recipe, settings, with_cluster, with_shape};
 
 #[test]
 fn a_loaded_cluster_returns_every_packet_once_and_every_ledger_balances() {
-    if lacks_root("a_loaded_cluster_returns_every_packet_once_and_every_ledger_balances") {
-        return;
-    }
     with_cluster(
         3,
         |node| settings("ept-erl", node),
@@ -75,9 +71,6 @@ fn assert_bpftool_reads(bench: &Bench) {
 
 #[test]
 fn every_encapsulation_is_computed_here_and_on_another_node() {
-    if lacks_root("every_encapsulation_is_computed_here_and_on_another_node") {
-        return;
-    }
     with_cluster(
         2,
         |node| settings("ept-erl", node),
@@ -132,9 +125,6 @@ fn every_encapsulation_is_computed_here_and_on_another_node() {
 
 #[test]
 fn bad_packets_are_counted_under_their_own_reason_and_disturb_nobody() {
-    if lacks_root("bad_packets_are_counted_under_their_own_reason_and_disturb_nobody") {
-        return;
-    }
     with_cluster(
         2,
         |node| settings("local", node),
@@ -209,9 +199,6 @@ fn bad_packets_are_counted_under_their_own_reason_and_disturb_nobody() {
 
 #[test]
 fn every_queue_has_its_worker_and_queues_without_one_pass_to_the_kernel() {
-    if lacks_root("every_queue_has_its_worker_and_queues_without_one_pass_to_the_kernel") {
-        return;
-    }
     let shape = Shape { queues: 2, ..Shape::new(Purpose::Test, 2) };
     // Node 1 has a worker for each queue, node 2 for the first one only.
     let cpus = |node| if node == 1 { vec![0, 1] } else { vec![0] };

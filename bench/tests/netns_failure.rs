@@ -1,5 +1,4 @@
 //! Clusters in trouble: ordinary traffic, killed and stopped nodes, overload. See README.md beside this file for a drawing.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod support;
 
@@ -16,13 +15,10 @@ use dataplane_bench::topology::{BPFFS, Host, NodeSettings, PORT_INTERFACE, pins}
 use dataplane_bench::traffic::wire::Wire;
 use dataplane_common::reason::Reason;
 use dataplane_user::functions::Builtin;
-use support::{Bench, PATIENCE, Replies, ask_echo, echo, lacks_root, recipe, settings, with_cluster};
+use support::{Bench, PATIENCE, Replies, ask_echo, echo, recipe, settings, with_cluster};
 
 #[test]
 fn ordinary_traffic_reaches_the_kernel_while_the_node_works() {
-    if lacks_root("ordinary_traffic_reaches_the_kernel_while_the_node_works") {
-        return;
-    }
     with_cluster(
         2,
         |node| settings("local", node),
@@ -50,9 +46,6 @@ fn ordinary_traffic_reaches_the_kernel_while_the_node_works() {
 
 #[test]
 fn a_killed_node_gives_its_interface_back_and_gets_no_more_packets() {
-    if lacks_root("a_killed_node_gives_its_interface_back_and_gets_no_more_packets") {
-        return;
-    }
     let interval = Duration::from_millis(2);
     let settings =
         move |node| NodeSettings { report_interval: interval, idle_interval: interval, ..settings("ept-erl", node) };
@@ -118,9 +111,6 @@ fn a_killed_node_gives_its_interface_back_and_gets_no_more_packets() {
 
 #[test]
 fn the_kernel_answers_within_100_ms_of_a_kill() {
-    if lacks_root("the_kernel_answers_within_100_ms_of_a_kill") {
-        return;
-    }
     with_cluster(
         2,
         |node| settings("local", node),
@@ -146,9 +136,6 @@ fn the_kernel_answers_within_100_ms_of_a_kill() {
 
 #[test]
 fn overload_is_dropped_under_a_name_and_its_charges_are_written_off() {
-    if lacks_root("overload_is_dropped_under_a_name_and_its_charges_are_written_off") {
-        return;
-    }
     with_cluster(
         2,
         |node| settings("local", node),
@@ -179,9 +166,6 @@ fn overload_is_dropped_under_a_name_and_its_charges_are_written_off() {
 
 #[test]
 fn a_stopped_node_leaves_nothing_behind() {
-    if lacks_root("a_stopped_node_leaves_nothing_behind") {
-        return;
-    }
     with_cluster(
         2,
         |node| settings("ept-erl", node),

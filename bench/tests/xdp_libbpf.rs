@@ -1,32 +1,23 @@
 //! libbpf, which bpftool and other tools are built on, opens and loads the very object that aya loads.
 
+mod support;
+
 use std::path::PathBuf;
 use std::process::Command;
 
 use dataplane_bench::command;
 use dataplane_common::maps;
 use libbpf_rs::{MapCore as _, ObjectBuilder};
+use support::lacks_root;
 
 fn object() -> PathBuf {
     let default = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/bpf/dataplane.o");
     std::env::var_os("DATAPLANE_BPF_OBJECT").map_or_else(default, PathBuf::from)
 }
 
-fn lacks_root(test: &str) -> bool {
-    if rustix::process::geteuid().is_root() {
-        return false;
-    }
-    assert!(
-        std::env::var_os("DATAPLANE_TEST_ALL").is_none(),
-        "{test} needs root and DATAPLANE_TEST_ALL forbids skipping"
-    );
-    println!("SKIP {test}: needs root");
-    true
-}
-
 #[test]
 fn libbpf_opens_and_loads_the_object() {
-    if lacks_root("libbpf_opens_and_loads_the_object") {
+    if lacks_root() {
         return;
     }
     let object = ObjectBuilder::default().open_file(object()).unwrap().load().unwrap();
@@ -42,7 +33,7 @@ fn libbpf_opens_and_loads_the_object() {
 
 #[test]
 fn bpftool_loads_the_object() {
-    if lacks_root("bpftool_loads_the_object") {
+    if lacks_root() {
         return;
     }
     let dir = format!("/sys/fs/bpf/dpt-{}-load", std::process::id());

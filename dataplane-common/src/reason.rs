@@ -112,7 +112,7 @@ reasons! {
     DropReportOld, Link, Drop, "drop_report_old", "Report older than one already taken.";
     ReportTaken, Link, Consume, "report_taken", "Load reports taken.";
     ForwardQueued, Link, Queue, "forward_queued", "Forwarded packets given to this node's worker.";
-    ResultReturned, Link, Send, "result_returned", "Results sent out of the port their packet arrived at.";
+    ResultReturned, Link, Send, "result_returned", "Results given to the device of the port their packet arrived at.";
 
     SeenLocal, Worker, Seen, "worker_local", "Packets of this node's ports taken by a worker.";
     SeenForwarded, Worker, Seen, "worker_forwarded", "Packets of other nodes taken by a worker.";

@@ -274,11 +274,15 @@ fn bind_xsk(errno: i32, zero_copy: ZeroCopy, context: &Context<'_>) -> Option<Ad
         libc::ENETDOWN => down(dev),
         libc::EBUSY => Advice::new(
             format!("{queue} of {dev} has an AF_XDP socket already, of another process or of one that just ended"),
-            "see whose it is with `ss --xdp -p`, and stop it; if none is shown, try again in a moment",
+            "see whose it is with `dataplane status`, `bpftool net list` or (where the kernel tells) `ss --xdp -p`, and stop \
+             it; a socket that was just closed is gone in a moment",
         ),
         libc::EINVAL => Advice::new(
             format!("{dev} has no {queue}, or its driver refuses zero copy for it"),
-            format!("compare `ethtool -l {dev}` with the number of [workers] cpus, then zero_copy = \"off\""),
+            format!(
+                "have as many [workers] cpus as `ethtool -l {dev}` shows queues (`ethtool -L {dev} combined N` changes \
+                 them); if they agree, zero_copy = \"off\""
+            ),
         ),
         libc::EOPNOTSUPP | ENOTSUPP if zero_copy == ZeroCopy::Off => Advice::new(
             format!("{dev} cannot share packet memory that another interface uses in zero-copy mode"),

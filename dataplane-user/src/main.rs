@@ -86,11 +86,12 @@ struct StatusArgs {
 }
 
 #[derive(Args)]
+#[group(required = true, args = ["node", "all"])]
 struct Unload {
     /// Node.
-    #[arg(short, long, required_unless_present = "all", conflicts_with = "all")]
+    #[arg(short, long)]
     node: Option<String>,
-    /// Every node of this host.
+    /// Every node of this host, whoever started it (demos and tests too).
     #[arg(long)]
     all: bool,
     #[command(flatten)]
@@ -193,13 +194,17 @@ fn run(options: &Run) -> Result<()> {
         if node.is_broken() {
             break true;
         }
-        if signals.pending().next().is_some() {
+        if let Some(signal) = signals.pending().next() {
+            let name = signal_hook::low_level::signal_name(signal).unwrap_or("a signal");
+            let _ = writeln!(io::stdout(), "{name}: leaving the cluster");
             break false;
         }
         std::thread::sleep(Duration::from_millis(20));
     };
     node.stop()?;
     drop(watch);
+    // Nobody may be reading any more; the node is stopped all the same.
+    let _ = writeln!(io::stdout(), "stopped");
     if broken { bail!("BUG: a thread of the node has ended; the node was stopped") } else { Ok(()) }
 }
 
@@ -266,6 +271,9 @@ fn unload(options: &Unload) -> Result<()> {
         Some(node) => vec![PinDir::of(bpffs, node)],
         None => PinDir::all(bpffs),
     };
+    if dirs.is_empty() {
+        println!("no node is running");
+    }
     for dir in dirs {
         if !dir.path().exists() {
             return Err(PinError::NotRunning(dir.path().to_owned()).into());

@@ -214,7 +214,11 @@ impl Node {
                 ..XskConfig::new(interface.device.index, queue)
             };
             let xsk = Xsk::open(worker.umem_mut(), &xsk_config).map_err(|error| {
-                let context = advice::Context { interface: Some(&interface.device.name), ..Default::default() };
+                let context = advice::Context {
+                    interface: Some(&interface.device.name),
+                    queue: Some(queue),
+                    ..Default::default()
+                };
                 let zero_copy = interface.zero_copy;
                 explain(&error, error.errno(), advice::Operation::BindXsk { zero_copy }, &context)
             })?;

@@ -42,9 +42,13 @@ pub struct Options {
 /// Starts the node and returns when it works; a node that ends, or stays silent, is an error that shows its log.
 pub fn run(paths: &Paths, options: &Options) -> Result<ExitCode> {
     fs::create_dir_all(paths.logs()).with_context(|| format!("cannot create {}", paths.logs().display()))?;
-    let config = configuration(paths, options)?;
-    let node = node_name(options, &config)?;
     build::release(paths, Scope::Run, &["dataplane-user"])?;
+    let node = node_name(options)?;
+    // Before anything of a running node is overwritten.
+    if sh::succeeds(privilege::command(paths.release("dataplane"))?.args(["status", "--node", &node, "-j"])) {
+        bail!("{node} runs already: `cargo xtask unload --node {node}` stops it");
+    }
+    let config = configuration(paths, options, &node)?;
     let log = paths.logs().join(format!("{node}.log"));
     let mut child = start(paths, &config, &log)?;
     let deadline = Instant::now() + Duration::from_secs(options.wait);
@@ -65,11 +69,10 @@ pub fn run(paths: &Paths, options: &Options) -> Result<ExitCode> {
 }
 
 /// The configuration to start with: the one given, or one written for the interface given.
-fn configuration(paths: &Paths, options: &Options) -> Result<PathBuf> {
+fn configuration(paths: &Paths, options: &Options, node: &str) -> Result<PathBuf> {
     if let Some(config) = &options.config {
         return fs::canonicalize(config).with_context(|| format!("cannot read {}", config.display()));
     }
-    let node = options.node.as_deref().unwrap_or(DEFAULT_NODE);
     let config = paths.logs().join(format!("{node}.toml"));
     let interface = options.iface.as_deref().unwrap_or_default();
     fs::write(&config, single_node(node, interface)).with_context(|| format!("cannot write {}", config.display()))?;
@@ -81,10 +84,10 @@ fn single_node(node: &str, interface: &str) -> String {
     format!("[node]\nname = {node:?}\nid = 1\n\n[[port]]\ninterface = {interface:?}\n")
 }
 
-fn node_name(options: &Options, config: &Path) -> Result<String> {
-    if let Some(name) = &options.node {
-        return Ok(name.clone());
-    }
+fn node_name(options: &Options) -> Result<String> {
+    let (Some(config), None) = (&options.config, &options.node) else {
+        return Ok(options.node.clone().unwrap_or_else(|| DEFAULT_NODE.to_owned()));
+    };
     let text = fs::read_to_string(config).with_context(|| format!("cannot read {}", config.display()))?;
     let name = configured_name(&text);
     Ok(name.with_context(|| format!("no node name found in {}: give it with --node", config.display()))?.to_owned())

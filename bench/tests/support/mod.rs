@@ -1,5 +1,6 @@
 //! What the namespace tests share: a running cluster with the generator's end in this process.
 #![allow(dead_code, reason = "each test binary uses its part of it")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,10 +23,11 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// True when the test must be skipped: it needs root. `DATAPLANE_TEST_ALL` makes that a failure.
-pub fn lacks_root(test: &str) -> bool {
+pub fn lacks_root() -> bool {
     if rustix::process::geteuid().is_root() {
         return false;
     }
+    let test = thread::current().name().unwrap_or("test").to_owned();
     assert!(
         std::env::var_os("DATAPLANE_TEST_ALL").is_none(),
         "{test} needs root and DATAPLANE_TEST_ALL forbids skipping"
@@ -47,6 +49,9 @@ pub fn with_cluster(nodes: u16, settings: impl Fn(u16) -> NodeSettings + Sync, b
 
 /// As [`with_cluster`], for a cluster of any shape.
 pub fn with_shape(shape: Shape, settings: impl Fn(u16) -> NodeSettings + Sync, body: impl FnOnce(&mut Bench) + Send) {
+    if lacks_root() {
+        return;
+    }
     thread::scope(|scope| {
         let test = scope.spawn(|| {
             let mut cluster = Cluster::build(shape).unwrap();

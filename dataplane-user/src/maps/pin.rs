@@ -71,13 +71,36 @@ impl std::fmt::Display for PinError {
                 dir.display(),
                 dir.file_name().unwrap_or_default().display()
             ),
-            Self::Io(path, error) => write!(f, "{}: {error}", path.display()),
-            Self::Map(path, error) => write!(f, "{}: {error}", path.display()),
+            Self::Io(path, error) => write!(f, "{}: {error}{}", path.display(), file_advice(error.kind())),
+            Self::Map(path, error) => {
+                let kind = sources(error).find_map(|source| source.downcast_ref::<io::Error>()).map(io::Error::kind);
+                write!(f, "{}: {error}{}", path.display(), kind.map_or("", file_advice))
+            }
         }
     }
 }
 
 impl std::error::Error for PinError {}
+
+/// `error` and what caused it.
+fn sources<'a>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error), |error| error.source())
+}
+
+/// Cause and next step of a failure at a pin.
+fn file_advice(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::PermissionDenied => {
+            "\n  why: pinned maps belong to root\n  do:  run this as root, or with cap_bpf and access to the directory"
+        }
+        io::ErrorKind::NotFound => {
+            "\n  why: there is no BPF file system here; `ip netns exec` hides it\n  do:  nsenter --net=/run/netns/NAME instead of ip netns exec, or mount -t bpf bpf /sys/fs/bpf"
+        }
+        _ => "",
+    }
+}
 
 /// The pin directory of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
