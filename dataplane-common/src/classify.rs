@@ -29,6 +29,8 @@ pub enum Class {
     NotActive,
     /// A fragment of what might be an active packet: for the kernel stack.
     Fragment,
+    /// A result on its way to whoever asked: for the kernel stack.
+    Result,
     /// An active packet that must be dropped.
     Malformed(Reason),
     /// An active packet.
@@ -67,6 +69,8 @@ pub fn classify<P: Packet + ?Sized>(frame: &P, udp_port: u16) -> Class {
     }
     match anep::parse(frame, anep_at, limit) {
         Err(reason) => Class::Malformed(reason),
+        Ok(anep) if anep.is_result => Class::Result,
+        Ok(_) if ip::has_group_source(frame, transport.l3, transport.v6) => Class::Malformed(Reason::DropGroupSource),
         Ok(anep) => Class::Active(Active {
             anep,
             l3: transport.l3,

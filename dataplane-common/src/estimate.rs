@@ -35,6 +35,17 @@ impl Cost {
     }
 }
 
+/// An estimate is never below this fraction of the declared cost: a fit to packets of one size says little about others, and
+/// who sends the packets chooses the sizes.
+const PRIOR_SHARE: u32 = 5;
+
+/// Estimated processing time of `units` of work by the fit, but not far below the function's declared cost, ns.
+#[inline(always)]
+pub fn ept_ns(fit: Cost, declared: Cost, units: u32) -> u32 {
+    let (fitted, least) = (fit.ns(units), declared.ns(units) / PRIOR_SHARE);
+    if fitted < least { least } else { fitted }
+}
+
 /// Samples that the fit remembers (the gain is 1/`MEMORY` once that many were seen).
 const MEMORY: u32 = 128;
 /// Samples before residuals are clipped.

@@ -47,6 +47,15 @@ fn cost_is_linear_and_saturates() {
 }
 
 #[test]
+fn an_estimate_stays_near_what_was_declared() {
+    let declared = Cost { a_ns: 1000, b_q16: 1 << 16 };
+    let trained = Cost { a_ns: 500, b_q16: 0 };
+    assert_eq!(ept_ns(trained, declared, 100), 500);
+    assert_eq!(ept_ns(trained, declared, 1_000_000), 200_200, "a slope of zero makes no large packet free");
+    assert_eq!(ept_ns(Cost { a_ns: 9000, b_q16: 0 }, declared, 100), 9000);
+}
+
+#[test]
 fn answers_the_prior_before_the_first_measurement() {
     let prior = Cost { a_ns: 7, b_q16: 9 };
     assert_eq!(Estimator::new(prior).cost(), prior);

@@ -16,6 +16,9 @@ use crate::wire::link::{Header, Report};
 /// A report is good for this many of the intervals it promises; then the node is no candidate until the next one.
 pub const STALE_AFTER_INTERVALS: u64 = 5;
 
+/// Longest report interval believed, µs.
+pub const MAX_INTERVAL_US: u32 = 1_000_000;
+
 /// True when `a` comes after `b` in a counter that wraps at 2^32 (RFC 1982 with 32 bits).
 #[inline(always)]
 pub const fn newer(a: u32, b: u32) -> bool {
@@ -110,11 +113,13 @@ pub struct RowUpdate {
 #[inline(always)]
 pub fn take_report(report: &Report, own_epoch: u32, sent_ns: u32, sent_frames: u32, now_ns: u64) -> RowUpdate {
     let known = report.received_epoch == own_epoch;
+    // No node may promise to be silent for longer than a configuration can say.
+    let interval_us = if report.interval_us > MAX_INTERVAL_US { MAX_INTERVAL_US } else { report.interval_us };
     RowUpdate {
         backlog_ns: report.backlog_ns,
         acked_ns: if known { report.received_ns } else { sent_ns },
         acked_frames: if known { report.received_frames } else { sent_frames },
-        valid_until_ns: now_ns + STALE_AFTER_INTERVALS * 1000 * u64::from(report.interval_us),
+        valid_until_ns: now_ns + STALE_AFTER_INTERVALS * 1000 * u64::from(interval_us),
     }
 }
 

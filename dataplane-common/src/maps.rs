@@ -199,7 +199,7 @@ pub struct FunctionRow {
     pub a_ns: u32,
     /// Cost per unit of work, ns in Q16.
     pub b_q16: u32,
-    /// Packets whose estimate is above this are dropped, ns. 0 = function not present.
+    /// Packets whose declared cost is above this are dropped, ns. 0 = function not present.
     pub limit_ns: u32,
     /// [`crate::function::Units`].
     pub units: u32,
@@ -207,8 +207,12 @@ pub struct FunctionRow {
     pub type_id: u32,
     /// Function of the registry (`dataplane functions` lists them).
     pub builtin: u32,
+    /// Declared fixed cost, ns. One word with `declared_b_q16`; constant, so that nobody can train the limit away.
+    pub declared_a_ns: u32,
+    /// Declared cost per unit of work, ns in Q16.
+    pub declared_b_q16: u32,
     /// Reserved, zero.
-    pub reserved1: [u64; 5],
+    pub reserved1: [u64; 4],
     /// Packets computed (written by the worker, as all below).
     pub samples: u64,
     /// Sum of the estimates charged for them, ns.

@@ -76,6 +76,7 @@ reasons! {
     PassNotActive, Port, Pass, "pass_not_active", "Not an active packet: left to the kernel stack.";
     PassFragment, Port, Pass, "pass_fragment", "Fragment of a UDP or protocol 107 packet: left to the kernel stack.";
     PassUnknownType, Port, Pass, "pass_unknown_type", "Active, type id not known here, sender allows forwarding as ordinary traffic.";
+    PassResult, Port, Pass, "pass_result", "Result of another node, on its way to whoever asked: left to the kernel stack.";
     PassNoSocket, Port, Pass, "pass_no_socket", "Active, but no worker's socket is bound to this queue: left to the kernel stack (fail open).";
     DropAnepTruncated, Port, Drop, "drop_anep_truncated", "Fewer bytes than an ANEP header has.";
     DropAnepVersion, Port, Drop, "drop_anep_version", "ANEP version is not 1.";
@@ -87,7 +88,8 @@ reasons! {
     DropAnepOptionsLimit, Port, Drop, "drop_anep_options_limit", "More than 8 ANEP options or a header longer than 256 bytes.";
     DropUnknownType, Port, Drop, "drop_unknown_type", "Type id not known here and the sender asks for discard.";
     DropOperandMissing, Port, Drop, "drop_operand_missing", "The function needs an operand option and the packet has none.";
-    DropServiceLimit, Port, Drop, "drop_service_limit", "Estimated processing time above the function's limit.";
+    DropServiceLimit, Port, Drop, "drop_service_limit", "Declared cost of the packet's work above the function's limit.";
+    DropGroupSource, Port, Drop, "drop_group_source", "Active packet from a group address (MAC or IP): an answer would reach many.";
     DropIpChecksum, Port, Drop, "drop_ip_checksum", "Active packet whose IPv4 header checksum is wrong.";
     DropUdpLength, Port, Drop, "drop_udp_length", "UDP length below 8 or beyond the IP payload.";
     DropHeadroom, Port, Drop, "drop_headroom", "The driver left no room in front of the frame for metadata.";
@@ -120,6 +122,8 @@ reasons! {
     DropUdpChecksum, Worker, Drop, "drop_udp_checksum", "UDP checksum wrong, zero over IPv6, or of a datagram that is not whole.";
     DropAnepChecksum, Worker, Drop, "drop_anep_checksum", "ANEP integrity checksum wrong.";
     DropResultRoom, Worker, Drop, "drop_result_room", "No result option, or one too small for the function's result.";
+    DropForwardLimit, Worker, Drop, "drop_forward_limit", "Forwarded packet whose declared cost is above the function's limit here.";
+    DropStopping, Worker, Drop, "drop_stopping", "Not computed: the node is stopping.";
     DropTxFull, Worker, Drop, "drop_tx_full", "The transmit ring stayed full.";
     SentResult, Worker, Send, "sent_result", "Results sent out of the port they arrived at.";
     SentHome, Worker, Send, "sent_home", "Results sent back to the node of arrival.";

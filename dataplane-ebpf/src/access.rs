@@ -106,8 +106,8 @@ pub fn function(function: u32, queue: u32) -> Option<FunctionRow> {
     }
     let row = FUNCTIONS.get_ptr(function_slot(function, queue))?;
     // SAFETY: `row` is a live map value; only addresses are taken.
-    let (cost, limit) = unsafe { (addr_of!((*row).a_ns), addr_of!((*row).limit_ns)) };
-    let (cost, limit) = (read_word(cost), read_word(limit));
+    let fields = unsafe { (addr_of!((*row).a_ns), addr_of!((*row).limit_ns), addr_of!((*row).declared_a_ns)) };
+    let (cost, limit, declared) = (read_word(fields.0), read_word(fields.1), read_word(fields.2));
     // A row without a limit is not in use.
     if limit as u32 == 0 {
         return None;
@@ -117,6 +117,8 @@ pub fn function(function: u32, queue: u32) -> Option<FunctionRow> {
         b_q16: (cost >> 32) as u32,
         limit_ns: limit as u32,
         units: (limit >> 32) as u32,
+        declared_a_ns: declared as u32,
+        declared_b_q16: (declared >> 32) as u32,
         ..FunctionRow::default()
     })
 }

@@ -22,7 +22,7 @@ use aya_ebpf::helpers::{bpf_get_prandom_u32, bpf_ktime_get_ns};
 use aya_ebpf::macros::xdp;
 use aya_ebpf::programs::XdpContext;
 use dataplane_common::classify::{Active, Class, classify};
-use dataplane_common::estimate::Cost;
+use dataplane_common::estimate::{Cost, ept_ns};
 use dataplane_common::function::Units;
 use dataplane_common::maps::Params;
 use dataplane_common::meta::Origin;
@@ -40,6 +40,7 @@ pub fn dp_ingress(ctx: XdpContext) -> u32 {
     match classify(&XdpFrame::of(&ctx), params.udp_port) {
         Class::NotActive => pass(Reason::PassNotActive),
         Class::Fragment => pass(Reason::PassFragment),
+        Class::Result => pass(Reason::PassResult),
         Class::Malformed(reason) => drop_frame(reason),
         Class::Active(active) => handle_active(&ctx, &params, &active),
     }
@@ -65,10 +66,11 @@ fn handle_active(ctx: &XdpContext, params: &Params, active: &Active) -> u32 {
     let Some(units) = Units::from_map(row.units).of(&active.anep) else {
         return drop_frame(Reason::DropOperandMissing);
     };
-    let ept_ns = Cost { a_ns: row.a_ns, b_q16: row.b_q16 }.ns(units);
-    if ept_ns > row.limit_ns {
+    let declared = Cost { a_ns: row.declared_a_ns, b_q16: row.declared_b_q16 };
+    if declared.ns(units) > row.limit_ns {
         return drop_frame(Reason::DropServiceLimit);
     }
+    let ept_ns = ept_ns(Cost { a_ns: row.a_ns, b_q16: row.b_q16 }, declared, units);
     if active.trailing > 0 {
         count(Reason::NoteTrailing);
     }

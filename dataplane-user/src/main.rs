@@ -11,7 +11,7 @@ use dataplane_common::policy::PolicyKind;
 use dataplane_common::reason::{Reason, Stage};
 use dataplane_user::config::{self, Config};
 use dataplane_user::functions::Builtin;
-use dataplane_user::maps::{DEFAULT_BPFFS, PinDir, PinError, is_dataplane};
+use dataplane_user::maps::{DEFAULT_BPFFS, PinDir, PinError};
 use dataplane_user::node::{Node, embedded_object, known_functions};
 use dataplane_user::status::{self, Status};
 use rustix::process::{Pid, Signal, kill_process};
@@ -76,7 +76,7 @@ struct Run {
 #[derive(Args)]
 struct StatusArgs {
     /// Node; without it every node of this host.
-    #[arg(short, long)]
+    #[arg(short, long, value_parser = node_name)]
     node: Option<String>,
     /// JSON: one object for --node, else an array.
     #[arg(short, long)]
@@ -89,7 +89,7 @@ struct StatusArgs {
 #[group(required = true, args = ["node", "all"])]
 struct Unload {
     /// Node.
-    #[arg(short, long)]
+    #[arg(short, long, value_parser = node_name)]
     node: Option<String>,
     /// Every node of this host, whoever started it (demos and tests too).
     #[arg(long)]
@@ -117,11 +117,18 @@ enum ConfigCommand {
 #[derive(Args)]
 struct Janitor {
     /// The node.
+    #[arg(value_parser = node_name)]
     node: String,
-    /// Process that runs it.
-    owner: u32,
     #[command(flatten)]
     bpffs: Bpffs,
+}
+
+/// A node's name as the configuration allows it: it becomes part of a path.
+fn node_name(text: &str) -> Result<String, &'static str> {
+    let is_name = (1..=32).contains(&text.len())
+        && text.starts_with(|first: char| first.is_ascii_lowercase())
+        && text.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'));
+    if is_name { Ok(text.to_owned()) } else { Err("a name is a letter and at most 31 of a-z, 0-9, -") }
 }
 
 fn main() -> ExitCode {
@@ -138,11 +145,22 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            complain(&format!("error: {error:#}"));
             let not_running = matches!(error.downcast_ref(), Some(PinError::NotRunning(_)));
             if not_running { ExitCode::from(NOT_RUNNING) } else { ExitCode::FAILURE }
         }
     }
+}
+
+/// Prints a line; that nobody can read it is no reason to end.
+fn say(line: &str) {
+    let mut out = io::stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+/// As [`say`], on standard error.
+fn complain(line: &str) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
 /// Prints text; that the reader has closed the pipe is no error.
@@ -168,43 +186,32 @@ fn run(options: &Run) -> Result<()> {
             "this binary has no eBPF object built in\n  why: it was built without one\n  do:  cargo xtask build, or give --object FILE"
         ),
     };
+    // Before the node: whenever this process is killed, somebody removes its pins.
+    let watch = Watch::start(&config.node.name, &options.bpffs.bpffs)?;
     let node = Node::start(&config, object, &options.bpffs.bpffs)?;
-    let watch = match Watch::start(&config.node.name, &options.bpffs.bpffs) {
-        Ok(watch) => watch,
-        Err(error) => {
-            node.stop()?;
-            return Err(error);
-        }
-    };
     for notice in &node.notices {
-        eprintln!("warning: {notice}");
+        complain(&format!("warning: {notice}"));
     }
     for line in node.describe() {
-        println!("{line}");
+        say(&line);
     }
-    println!(
-        "node {} runs policy {}; maps in {}",
-        config.node.name,
-        config.policy.kind.name(),
-        node.pins().path().display()
-    );
-    println!("ready");
-    io::stdout().flush()?;
+    let (name, policy) = (&config.node.name, config.policy.kind.name());
+    say(&format!("node {name} runs policy {policy}; maps in {}", node.pins().path().display()));
+    say("ready");
     let broken = loop {
         if node.is_broken() {
             break true;
         }
         if let Some(signal) = signals.pending().next() {
             let name = signal_hook::low_level::signal_name(signal).unwrap_or("a signal");
-            let _ = writeln!(io::stdout(), "{name}: leaving the cluster");
+            say(&format!("{name}: leaving the cluster"));
             break false;
         }
         std::thread::sleep(Duration::from_millis(20));
     };
     node.stop()?;
     drop(watch);
-    // Nobody may be reading any more; the node is stopped all the same.
-    let _ = writeln!(io::stdout(), "stopped");
+    say("stopped");
     if broken { bail!("BUG: a thread of the node has ended; the node was stopped") } else { Ok(()) }
 }
 
@@ -219,7 +226,6 @@ impl Watch {
         let child = Command::new(std::env::current_exe()?)
             .arg("janitor")
             .arg(node)
-            .arg(std::process::id().to_string())
             .arg("--bpffs")
             .arg(bpffs)
             .stdin(Stdio::piped())
@@ -243,9 +249,11 @@ impl Drop for Watch {
 fn janitor(options: &Janitor) -> Result<()> {
     // Blocks until the other end is closed: the owner has ended, in whatever way.
     let _ = io::stdin().read_to_end(&mut Vec::new());
-    let dir = PinDir::of(&options.bpffs.bpffs, &options.node);
-    // Only what the owner left: another process may have claimed the name since.
-    if dir.meta().is_ok_and(|meta| meta.pid == options.owner) { Ok(dir.remove()?) } else { Ok(()) }
+    match PinDir::of(&options.bpffs.bpffs, &options.node).remove_leftovers() {
+        Err(PinError::NotRunning(_)) => Ok(()),
+        // Not removed: another process has claimed the name since.
+        done => Ok(done.map(|_| ())?),
+    }
 }
 
 fn show_status(options: &StatusArgs) -> Result<()> {
@@ -257,7 +265,14 @@ fn show_status(options: &StatusArgs) -> Result<()> {
         // What a dead node has left is shown, but the exit code says that it does not run.
         return if status.is_running() { Ok(()) } else { Err(PinError::NotRunning(dir.path().to_owned()).into()) };
     }
-    let statuses = status::all(bpffs)?.iter().map(Status::read).collect::<Result<Vec<_>, _>>()?;
+    let mut statuses = Vec::new();
+    for dir in status::all(bpffs)? {
+        match Status::read(&dir) {
+            Ok(status) => statuses.push(status),
+            // Starting, stopping, or left over: no reason to hide the others.
+            Err(error) => complain(&format!("warning: {}: {error}", dir.node())),
+        }
+    }
     print(if options.json {
         serde_json::to_string(&statuses)? + "\n"
     } else {
@@ -272,27 +287,36 @@ fn unload(options: &Unload) -> Result<()> {
         None => PinDir::all(bpffs),
     };
     if dirs.is_empty() {
-        println!("no node is running");
+        say("no node is running");
     }
     for dir in dirs {
         if !dir.path().exists() {
             return Err(PinError::NotRunning(dir.path().to_owned()).into());
         }
         if let Some(pid) = dir.live_owner() {
-            end(pid)?;
+            end(&dir, pid)?;
         }
-        dir.remove()?;
-        println!("node {} is unloaded", dir.node());
+        match dir.remove_leftovers() {
+            // The node has removed its pins itself.
+            Ok(true) | Err(PinError::NotRunning(_)) if !dir.path().exists() => {}
+            Ok(_) => bail!(
+                "node {} is starting or stopping\n  why: its process holds {}\n  do:  try again in a moment",
+                dir.node(),
+                dir.path().display()
+            ),
+            Err(error) => return Err(error.into()),
+        }
+        say(&format!("node {} is unloaded", dir.node()));
     }
     Ok(())
 }
 
-/// Asks process `pid` to end and waits for it.
-fn end(pid: u32) -> Result<()> {
+/// Asks the node's process to end and waits for it.
+fn end(dir: &PinDir, pid: u32) -> Result<()> {
     let raw = i32::try_from(pid).ok().and_then(Pid::from_raw).context("BUG: a process id out of range")?;
     kill_process(raw, Signal::TERM).with_context(|| format!("cannot signal process {pid}"))?;
     let deadline = Instant::now() + Duration::from_secs(5);
-    while is_dataplane(pid) {
+    while dir.is_owned() {
         if Instant::now() > deadline {
             bail!(
                 "process {pid} does not end\n  why: it has not reacted to SIGTERM for 5 s\n  do:  kill -9 {pid}; its programs are detached then, and its pins removed"

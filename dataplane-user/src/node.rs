@@ -24,7 +24,7 @@ use crate::config::{self, Config};
 use crate::functions::Builtin;
 use crate::kernel_log::KernelLog;
 use crate::maps::tables::{pair, set};
-use crate::maps::{PinDir, Tables};
+use crate::maps::{ClaimedDir, PinDir, Tables};
 use crate::process::Checks;
 use crate::reporter::{PeerAddress, Reporter};
 use crate::samples::{Exchange, FunctionSamples, Samples};
@@ -68,7 +68,7 @@ struct Attached {
 /// A running node. Dropping it without [`Node::stop`] detaches the programs, because the links close.
 pub struct Node {
     object: Object,
-    pins: PinDir,
+    pins: ClaimedDir,
     tables: Arc<Tables>,
     interfaces: Vec<Attached>,
     workers: Vec<JoinHandle<()>>,
@@ -86,17 +86,11 @@ impl Node {
     /// # Errors
     /// What failed, why, and what to do; nothing is left behind.
     pub fn start(config: &Config, object: &[u8], bpffs: &Path) -> Result<Self> {
-        let pins = PinDir::of(bpffs, &config.node.name);
-        pins.claim()?;
-        let started = Self::start_claimed(config, object, pins.clone());
-        if started.is_err() {
-            // The first error is the one to tell.
-            let _ = pins.remove();
-        }
-        started
+        let pins = PinDir::of(bpffs, &config.node.name).claim()?;
+        Self::start_claimed(config, object, pins)
     }
 
-    fn start_claimed(config: &Config, object: &[u8], pins: PinDir) -> Result<Self> {
+    fn start_claimed(config: &Config, object: &[u8], pins: ClaimedDir) -> Result<Self> {
         let epoch = boot_epoch();
         let interfaces = find_interfaces(config)?;
         let functions: Vec<Builtin> =
@@ -112,7 +106,7 @@ impl Node {
         let peers = fill(&mut object, config, &interfaces)?;
         let tables = Arc::new(object.tables()?);
         write_meta(&tables, config, epoch, &sizes);
-        object.pin(&pins)?;
+        object.pin(pins.dir())?;
         let mut node = Self {
             object,
             pins,
@@ -276,7 +270,7 @@ impl Node {
 
     /// Where the node's maps are pinned.
     pub fn pins(&self) -> &PinDir {
-        &self.pins
+        self.pins.dir()
     }
 
     /// True when a thread of the node has ended although nobody stopped it.
@@ -306,7 +300,7 @@ impl Node {
         self.stop_reporter.store(true, Release);
         failed += self.reporter.take().map(JoinHandle::join).into_iter().filter(Result::is_err).count();
         self.interfaces.clear();
-        self.pins.remove()?;
+        self.pins.release()?;
         if failed > 0 {
             bail!("BUG: {failed} threads of the node had ended by a panic");
         }
@@ -385,6 +379,8 @@ fn fill(object: &mut Object, config: &Config, interfaces: &[Attached]) -> Result
             limit_ns: function.limit_ns,
             units: builtin.units() as u32,
             type_id: function.type_id.into(),
+            declared_a_ns: prior.a_ns,
+            declared_b_q16: prior.b_q16,
             builtin: Builtin::ALL.iter().position(|known| *known == builtin).unwrap_or_default() as u32,
             ..FunctionRow::default()
         };
@@ -427,7 +423,8 @@ fn spawn_worker(
     tables: &Arc<Tables>,
     stop: &Arc<AtomicBool>,
 ) -> Result<JoinHandle<()>> {
-    let (tables, stop) = (Arc::clone(tables), Arc::clone(stop));
+    let tables = Arc::clone(tables);
+    worker.stop_on(Arc::clone(stop));
     let index = worker.index();
     let (pinned, is_pinned) = std::sync::mpsc::sync_channel(1);
     let handle = thread::Builder::new().name(format!("worker{index}")).spawn(move || {
@@ -440,7 +437,7 @@ fn spawn_worker(
         let is_pinned = pin.is_ok();
         let _ = pinned.send(pin);
         if is_pinned {
-            worker.run(&stop);
+            worker.run();
         }
     })?;
     is_pinned.recv().context("BUG: a worker ended before it began")??;

@@ -56,8 +56,9 @@ pub fn compute(frame: &mut [u8], active: &Active, function: Builtin) {
     function.compute(Call { payload, operand: anep.operand.unwrap_or(0), result });
 }
 
-/// Turns a computed packet round: addresses and ports change places, checksums over changed bytes are made new.
-pub fn turn_round(frame: &mut [u8], active: &Active, changed: bool) {
+/// Turns a computed packet round: it is marked as a result, addresses and ports change places, checksums are made new.
+pub fn turn_round(frame: &mut [u8], active: &Active) {
+    frame[active.anep.start + 1] |= anep::FLAG_RESULT;
     swap(frame, 0, 6, 6);
     if active.v6 {
         swap(frame, active.l3 + 8, active.l3 + 24, 16);
@@ -65,7 +66,7 @@ pub fn turn_round(frame: &mut [u8], active: &Active, changed: bool) {
         // Changing places does not change the sum: the IPv4 header checksum stays right.
         swap(frame, active.l3 + 12, active.l3 + 16, 4);
     }
-    if changed && let Some(at) = active.anep.checksum_at {
+    if let Some(at) = active.anep.checksum_at {
         frame[at..at + 2].fill(0);
         let sum = anep::checksum(&frame[active.anep.start..active.anep.end()]);
         frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
@@ -73,7 +74,7 @@ pub fn turn_round(frame: &mut [u8], active: &Active, changed: bool) {
     if active.udp {
         swap(frame, active.l4, active.l4 + 2, 2);
         let at = active.l4 + 6;
-        if changed && frame[at..at + 2] != [0, 0] {
+        if frame[at..at + 2] != [0, 0] {
             frame[at..at + 2].fill(0);
             let sum = match fold_checksum(udp_sum(frame, active)) {
                 // RFC 768: zero means "no checksum", so a sum of zero is sent as all ones.

@@ -16,7 +16,7 @@ use dataplane_common::reason::{Effect, REASON_STRIDE, REASONS, Reason};
 use serde::Serialize;
 
 use crate::functions::Builtin;
-use crate::maps::{MapValue, PinDir, PinError, Value, is_dataplane};
+use crate::maps::{MapValue, PinDir, PinError, Value};
 use crate::worker::monotonic_ns;
 
 /// `dataplane status -j`.
@@ -286,7 +286,7 @@ fn node_status(dir: &PinDir, meta: &MetaRow, now_ns: u64) -> NodeStatus {
     NodeStatus {
         name: dir.node(),
         id: meta.node,
-        state: if is_dataplane(meta.pid) { RUNNING } else { "dead" },
+        state: if dir.is_owned() { RUNNING } else { "dead" },
         pid: meta.pid,
         epoch: meta.epoch,
         policy: PolicyKind::from_id(meta.policy).map_or("unknown", PolicyKind::name),

@@ -100,6 +100,7 @@ pub struct Worker<P> {
     outgoing: Batch,
     clock: quanta::Clock,
     results: u32,
+    stop: Arc<AtomicBool>,
     last_housekeeping: quanta::Instant,
 }
 
@@ -148,6 +149,7 @@ impl<P: Port> Worker<P> {
             outgoing: Batch::new(BATCH),
             clock,
             results: 0,
+            stop: Arc::default(),
             last_housekeeping,
         }
     }
@@ -158,6 +160,11 @@ impl<P: Port> Worker<P> {
         let mut socket = Socket { port, kind, slot, position_ns: 0, sequence: 0, idle_position: None };
         socket.port.recycle(&mut self.umem);
         self.sockets.push(socket);
+    }
+
+    /// Has the worker stop when `flag` is set: what it has received by then is dropped under a name, not computed.
+    pub fn stop_on(&mut self, flag: Arc<AtomicBool>) {
+        self.stop = flag;
     }
 
     /// Index of the worker.
@@ -195,12 +202,12 @@ impl<P: Port> Worker<P> {
         handled
     }
 
-    /// Steps until `stop` is set and nothing is left.
-    pub fn run(&mut self, stop: &AtomicBool) {
+    /// Steps until the flag of [`Worker::stop_on`] is set and nothing is left.
+    pub fn run(&mut self) {
         let mut idle_since: Option<quanta::Instant> = None;
         loop {
             // Read before the step: what arrived before the stop is handled by the step after it.
-            let stopping = stop.load(Acquire);
+            let stopping = self.stop.load(Acquire);
             if self.step() > 0 {
                 idle_since = None;
                 continue;
@@ -333,6 +340,9 @@ impl<P: Port> Worker<P> {
 
     /// Computes one packet; returns what becomes of it and how long the function took, ns.
     fn serve(&mut self, mut frame: Frame, metadata: &Metadata) -> (Outcome, u32) {
+        if self.stop.load(Relaxed) {
+            return (Outcome::Drop(frame, Reason::DropStopping), 0);
+        }
         let Some(function) = self.functions.get_mut(usize::from(metadata.function)) else {
             return (Outcome::Drop(frame, Reason::DropMetadata), 0);
         };
@@ -348,10 +358,17 @@ impl<P: Port> Worker<P> {
             Ok(active) => active,
             Err(reason) => return (Outcome::Drop(frame, reason), 0),
         };
+        let units = function.builtin.units().of(&active.anep).unwrap_or(0);
+        // XDP has judged this for the node's own ports; what a peer forwards is judged here, whatever the peer charged.
+        let row = self.tables.functions.row(function.slot);
+        let limit_ns = row.word(offset_of!(FunctionRow, limit_ns)).load(Relaxed) as u32;
+        if metadata.origin == Origin::Peer && limit_ns > 0 && function.builtin.prior().ns(units) > limit_ns {
+            return (Outcome::Drop(frame, Reason::DropForwardLimit), 0);
+        }
         let start = self.clock.raw();
         process::compute(inner, &active, function.builtin);
         let took = self.clock.delta_as_nanos(start, self.clock.raw());
-        process::turn_round(inner, &active, function.builtin.result_bytes() > 0);
+        process::turn_round(inner, &active);
         let took_ns = u32::try_from(took).unwrap_or(u32::MAX);
         if let Some(header) = outer {
             let len = OVERHEAD_BYTES + usize::from(header.length);
@@ -360,7 +377,6 @@ impl<P: Port> Worker<P> {
             // What lies behind is Ethernet padding. A frame only gets shorter here, so this cannot fail.
             let _ = frame.set_len(len);
         }
-        let units = function.builtin.units().of(&active.anep).unwrap_or(0);
         function.estimator.observe(units, took_ns);
         self.publish(usize::from(metadata.function), metadata.charged_ns, took_ns);
         (Outcome::Send(frame), took_ns)

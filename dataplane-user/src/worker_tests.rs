@@ -405,15 +405,36 @@ mod results {
     }
 
     #[test]
-    fn a_stop_ends_the_loop_after_what_has_arrived() {
+    fn a_stop_drops_what_has_arrived_under_a_name() {
         let mut rig = Rig::new();
         for _ in 0..70 {
             rig.deliver(PORT, 10, Builtin::Forward, &Packet::new(0xff01).frame());
         }
-        rig.worker.run(&AtomicBool::new(true));
+        rig.worker.stop_on(Arc::new(AtomicBool::new(true)));
+        rig.worker.run();
         rig.rest();
-        assert_eq!(rig.take(PORT).len(), 70);
+        rig.counted(&[(Reason::SeenLocal, 70), (Reason::DropStopping, 70)]);
+        assert_eq!(rig.left(), (0, 0));
         rig.finish();
+    }
+
+    #[test]
+    fn a_forward_beyond_the_limit_here_is_dropped_whatever_the_peer_charged() {
+        for (origin, reason) in [(LINK, Reason::DropForwardLimit), (PORT, Reason::SentResult)] {
+            let mut rig = Rig::new();
+            for index in 0..Builtin::ALL.len() as u32 {
+                let row = rig.tables.functions.row(function_slot(index, WORKER));
+                set(row, offset_of!(FunctionRow, limit_ns), 100_000);
+            }
+            let spin = Packet::new(0xff04).operand(200_000).frame();
+            let frame = if origin == LINK { FORWARD.frame(&spin) } else { spin };
+            rig.deliver(origin, 1, Builtin::Spin, &frame);
+            rig.worker.step();
+            let seen = if origin == PORT { Reason::SeenLocal } else { Reason::SeenForwarded };
+            rig.counted(&[(seen, 1), (reason, 1)]);
+            rig.take(origin);
+            rig.finish();
+        }
     }
 }
 
@@ -567,8 +588,7 @@ mod drops {
         let frame = with(packet.frame(), packet.l4() + 6, &[0x12, 0x34]);
         rig.deliver(PORT, 1, Builtin::Forward, &frame);
         rig.worker.step();
-        let answer = with(packet.answer(&[]).frame(), packet.l4() + 6, &[0x12, 0x34]);
-        assert_eq!(rig.take(PORT), [answer], "nothing was changed, so the sum is left to whoever finishes it");
+        assert_eq!(rig.take(PORT), [packet.answer(&[]).frame()], "the answer has a sum of its own");
         rig.finish();
     }
 

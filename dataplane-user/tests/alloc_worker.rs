@@ -5,10 +5,13 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use dataplane_common::maps::MAX_WORKERS;
+use std::mem::offset_of;
+
+use dataplane_common::maps::{FunctionRow, MAX_WORKERS, function_slot};
 use dataplane_common::meta::{METADATA_BYTES, Metadata, Origin};
 use dataplane_common::reason::{REASON_STRIDE, Reason, Stage};
 use dataplane_user::functions::Builtin;
@@ -202,6 +205,9 @@ fn a_step_allocates_nothing() {
     for (interface, kind, origin) in [(0, InterfaceKind::Port, Origin::Port), (1, InterfaceKind::Link, Origin::Peer)] {
         worker.add_socket(interface, kind, Loop { frames: frames_of(origin), next: 0, room: 5, taken: 0 });
     }
+    // What peers forward for the last function is above its limit.
+    let last = function_slot(Builtin::ALL.len() as u32 - 1, 0);
+    tables.functions.row(last).word(offset_of!(FunctionRow, limit_ns)).store(1, Relaxed);
     worker.step();
     for round in 0..6 {
         exchange.lay_out(samples());
@@ -215,6 +221,8 @@ fn a_step_allocates_nothing() {
         // Longer than the time between two housekeepings, so that the next round begins with one.
         std::thread::sleep(Duration::from_millis(60));
     }
+    worker.stop_on(Arc::new(AtomicBool::new(true)));
+    worker.step();
     // Every way of a packet was gone, so that nothing above is true of an empty loop only.
     for reason in Reason::ALL.iter().filter(|reason| reason.stage() == Stage::Worker) {
         let count = tables.count(0, *reason).load(Relaxed);

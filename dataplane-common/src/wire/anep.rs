@@ -28,6 +28,9 @@ pub const VERSION: u8 = 1;
 pub const HEADER_BYTES: usize = 8;
 /// Flag: a node that does not know the type id discards the packet; otherwise it forwards it as ordinary traffic.
 pub const FLAG_DISCARD: u8 = 0x80;
+/// Flag of this dataplane (undefined in ANEP, where other nodes ignore it): the packet is a result. A node leaves it to the
+/// kernel, or two nodes would answer each other for ever.
+pub const FLAG_RESULT: u8 = 0x40;
 /// Options looked at; a packet with more is dropped with a reason of its own.
 pub const MAX_OPTIONS: usize = 8;
 /// Longest header (fixed header and options) accepted, bytes.
@@ -74,6 +77,8 @@ pub struct Anep {
     pub type_id: u16,
     /// True when a node that does not know `type_id` must discard the packet.
     pub discard_unknown: bool,
+    /// True for a result on its way to whoever asked.
+    pub is_result: bool,
     /// The operand option's value, when there is one.
     pub operand: Option<u32>,
     /// Offset of the integrity checksum option's value, when there is one.
@@ -134,6 +139,7 @@ pub fn parse<P: Packet + ?Sized>(frame: &P, start: usize, limit: usize) -> Resul
         packet_len,
         type_id: u16::from_be_bytes([header[2], header[3]]),
         discard_unknown: header[1] & FLAG_DISCARD != 0,
+        is_result: header[1] & FLAG_RESULT != 0,
         ..Anep::default()
     };
     walk_options(frame, &mut anep)?;

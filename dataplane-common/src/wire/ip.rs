@@ -127,6 +127,17 @@ fn find_in_ipv6<P: Packet + ?Sized>(frame: &P, l3: usize) -> Option<Transport> {
     Some(Transport { v6: true, l3, l4, l4_len: left, protocol: next, fragment })
 }
 
+/// True when the frame claims to come from a group: a MAC address with the group bit, an IPv4 source of class D or E
+/// (224.0.0.0 and up, the broadcast address among them), or an IPv6 multicast source. `l3` is the IP header.
+#[inline(always)]
+pub fn has_group_source<P: Packet + ?Sized>(frame: &P, l3: usize, v6: bool) -> bool {
+    let source_at = if v6 { l3 + 8 } else { l3 + 12 };
+    match (frame.read::<2>(6), frame.read::<2>(source_at)) {
+        (Some([mac, _]), Some([first, _])) => mac & 1 != 0 || if v6 { first == 0xff } else { first >= 224 },
+        _ => false,
+    }
+}
+
 /// True when the IPv4 header at `l3` sums to zero (RFC 791), options included. `l4` is the end of the header.
 #[inline(always)]
 pub fn ipv4_checksum_ok<P: Packet + ?Sized>(frame: &P, l3: usize, l4: usize) -> bool {

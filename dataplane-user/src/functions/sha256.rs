@@ -11,7 +11,7 @@ use super::{Call, PacketFunction};
 pub struct Sha256;
 
 impl PacketFunction for Sha256 {
-    const UNITS: Units = Units::OperandTimesLength;
+    const UNITS: Units = Units::Rounds;
     const PRIOR: Cost = Cost { a_ns: 300, b_q16: 65_536 };
     const RESULT_BYTES: usize = 32;
 

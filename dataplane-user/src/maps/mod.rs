@@ -7,7 +7,7 @@ pub mod tables;
 use dataplane_common::maps::{FunctionRow, InterfaceRow, LoadRow, MetaRow, Params, PeerRow, QueueRow, WorkerRow};
 
 pub use mmap::{MappedArray, Row};
-pub use pin::{DEFAULT_BPFFS, PinDir, PinError, is_dataplane};
+pub use pin::{ClaimedDir, DEFAULT_BPFFS, PinDir, PinError};
 pub use tables::Tables;
 
 /// A type whose bytes may be a map value.

@@ -3,10 +3,13 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use aya::maps::{Array, Map, MapData};
-use dataplane_common::maps::{ABI_VERSION, META, MetaRow};
+use dataplane_common::maps::{self as names, ABI_VERSION, META, MetaRow};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use rustix::io::Errno;
 
 use super::Value;
 
@@ -27,7 +30,7 @@ pub enum PinError {
     Busy {
         /// The node's directory.
         dir: PathBuf,
-        /// Process id of the owner.
+        /// Process id of the owner; 0 when it is starting or stopping and has not said.
         pid: u32,
     },
     /// The pins were made by another version.
@@ -57,6 +60,12 @@ impl std::fmt::Display for PinError {
             Self::NotRunning(dir) => write!(
                 f,
                 "no node is running under {}\n  why: there are no pinned maps\n  do:  dataplane run --config FILE, or name the node with --node",
+                dir.display()
+            ),
+            Self::Busy { dir, pid: 0 } => write!(
+                f,
+                "node {} is just starting or stopping\n  why: another process holds {}\n  do:  try again in a moment",
+                dir.file_name().unwrap_or_default().display(),
                 dir.display()
             ),
             Self::Busy { dir, pid } => write!(
@@ -134,46 +143,88 @@ impl PinDir {
         self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// Makes the directory for a new owner. Pins that a killed process left are removed first.
+    /// Makes the directory this process's, until the value returned is dropped. Pins that a killed process left are removed.
+    ///
+    /// The owner holds a lock (`flock(2)`) on the directory, which the kernel lets go of when the process ends in whatever
+    /// way: a locked directory is a running node, whatever its process is called.
     ///
     /// # Errors
-    /// [`PinError::Busy`] when a live process owns it; nothing was changed.
-    pub fn claim(&self) -> Result<(), PinError> {
-        match self.meta() {
-            Ok(meta) if is_dataplane(meta.pid) => return Err(PinError::Busy { dir: self.path.clone(), pid: meta.pid }),
-            Err(PinError::Abi { dir, found, pid }) if is_dataplane(pid) => {
-                return Err(PinError::Abi { dir, found, pid });
+    /// [`PinError::Busy`] or [`PinError::Abi`] when a live process owns it, [`PinError::NotBpffs`]; nothing was changed.
+    pub fn claim(&self) -> Result<ClaimedDir, PinError> {
+        let failed = |error| PinError::Io(self.path.clone(), error);
+        let parent = self.path.parent().unwrap_or(&self.path);
+        self.check_bpffs(parent.parent().unwrap_or(parent))?;
+        loop {
+            fs::create_dir_all(&self.path).map_err(failed)?;
+            let directory = match self.open_directory() {
+                // Another owner has just removed it: make it again.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                directory => directory.map_err(failed)?,
+            };
+            match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK) => return Err(self.owned_by_another()),
+                Err(error) => return Err(failed(error.into())),
             }
-            _ => self.remove()?,
+            let claimed = ClaimedDir { dir: self.clone(), lock: directory };
+            if claimed.is_current() {
+                claimed.dir.remove_pins()?;
+                return Ok(claimed);
+            }
         }
-        fs::create_dir_all(&self.path).map_err(|error| PinError::Io(self.path.clone(), error))?;
-        let on_bpffs = rustix::fs::statfs(&self.path).is_ok_and(|stat| stat.f_type as u64 == BPF_FS_MAGIC);
-        if on_bpffs {
-            return Ok(());
-        }
-        self.remove()?;
-        Err(PinError::NotBpffs(self.path.clone()))
     }
 
-    /// Removes the directory and its pins; that there is none is no error.
+    /// Removes what a dead node left. False when a live process owns it; nothing was changed then.
     ///
     /// # Errors
-    /// What the file system says.
-    pub fn remove(&self) -> Result<(), PinError> {
-        let failed = |error| PinError::Io(self.path.clone(), error);
-        match fs::read_dir(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(failed(error)),
-            Ok(entries) => {
-                for entry in entries.flatten() {
-                    fs::remove_file(entry.path()).map_err(failed)?;
-                }
-            }
+    /// [`PinError::NotRunning`] when there is nothing, else what the file system says.
+    pub fn remove_leftovers(&self) -> Result<bool, PinError> {
+        if !self.path.exists() {
+            return Err(PinError::NotRunning(self.path.clone()));
         }
-        fs::remove_dir(&self.path).map_err(failed)?;
-        // The parent goes with the last node; that others still use it is no error.
-        if let Some(parent) = self.path.parent() {
-            let _ = fs::remove_dir(parent);
+        match self.claim() {
+            Ok(claimed) => claimed.release().map(|()| true),
+            Err(PinError::Busy { .. } | PinError::Abi { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// True when a live process owns the directory.
+    pub fn is_owned(&self) -> bool {
+        self.open_directory()
+            .is_ok_and(|directory| flock(&directory, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK))
+    }
+
+    fn open_directory(&self) -> io::Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        Ok(rustix::fs::open(&self.path, flags, Mode::empty())?)
+    }
+
+    fn check_bpffs(&self, mount: &Path) -> Result<(), PinError> {
+        match rustix::fs::statfs(mount) {
+            Ok(stat) if stat.f_type as u64 == BPF_FS_MAGIC => Ok(()),
+            Ok(_) => Err(PinError::NotBpffs(mount.to_owned())),
+            Err(error) => Err(PinError::Io(mount.to_owned(), error.into())),
+        }
+    }
+
+    fn owned_by_another(&self) -> PinError {
+        match self.meta() {
+            Err(error @ PinError::Abi { .. }) => error,
+            // A node that is just starting has not said who it is.
+            meta => PinError::Busy { dir: self.path.clone(), pid: meta.map_or(0, |meta| meta.pid) },
+        }
+    }
+
+    /// Removes the pins of the maps this program makes, and nothing else.
+    fn remove_pins(&self) -> Result<(), PinError> {
+        for name in names::ALL {
+            match fs::remove_file(self.path.join(name)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(PinError::Io(self.path.join(name), error));
+                }
+                _ => {}
+            }
         }
         Ok(())
     }
@@ -212,12 +263,51 @@ impl PinDir {
             Err(PinError::Abi { pid, .. }) => pid,
             Err(_) => return None,
         };
-        is_dataplane(pid).then_some(pid)
+        self.is_owned().then_some(pid)
     }
 }
 
-/// True when `pid` is a running process of this program (a reused process id is somebody else's).
-pub fn is_dataplane(pid: u32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim_end() == "dataplane")
-        && !fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") Z "))
+/// A pin directory that this process owns.
+#[derive(Debug)]
+pub struct ClaimedDir {
+    dir: PinDir,
+    /// Closing it lets go of the lock.
+    lock: OwnedFd,
+}
+
+impl ClaimedDir {
+    /// The directory.
+    pub fn dir(&self) -> &PinDir {
+        &self.dir
+    }
+
+    /// True when the path still names the directory that is locked.
+    fn is_current(&self) -> bool {
+        let by_path = rustix::fs::stat(&self.dir.path);
+        let by_lock = rustix::fs::fstat(&self.lock);
+        matches!((by_path, by_lock), (Ok(a), Ok(b)) if (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino))
+    }
+
+    /// Removes the pins and the directory.
+    ///
+    /// # Errors
+    /// What the file system says, also when there is something in the directory that is not this program's.
+    pub fn release(&self) -> Result<(), PinError> {
+        self.dir.remove_pins()?;
+        fs::remove_dir(&self.dir.path).map_err(|error| PinError::Io(self.dir.path.clone(), error))?;
+        // The parent goes with the last node; that others still use it is no error.
+        if let Some(parent) = self.dir.path.parent() {
+            let _ = fs::remove_dir(parent);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for ClaimedDir {
+    fn drop(&mut self) {
+        // After `release` there is nothing left, or the path is somebody else's already.
+        if self.is_current() {
+            let _ = self.release();
+        }
+    }
 }

@@ -114,9 +114,10 @@ impl Packet {
         Self { checksum_at: Some(at), ..self.option(3, &[0; 4]) }
     }
 
-    /// The answer its sender waits for: `result` filled in, everything turned round.
+    /// The answer its sender waits for: marked as a result, `result` filled in, everything turned round.
     pub fn answer(&self, result: &[u8]) -> Self {
         let mut packet = self.clone();
+        packet.flags |= 0x40;
         packet.mac.swap(0, 1);
         packet.host.swap(0, 1);
         packet.port.swap(0, 1);

@@ -4,7 +4,7 @@ use std::mem::offset_of;
 use std::sync::atomic::Ordering::Relaxed;
 
 use dataplane_common::classify::{Active, Class, classify};
-use dataplane_common::estimate::Cost;
+use dataplane_common::estimate::{Cost, ept_ns};
 use dataplane_common::function::Units;
 use dataplane_common::load::{Here, Load, LoadView, Visit, WorkerLoad};
 use dataplane_common::maps::{
@@ -86,6 +86,7 @@ impl<'a> Subject<'a> {
         let active = match classify(frame, self.node.params.udp_port) {
             Class::NotActive => return left(XDP_PASS, Reason::PassNotActive),
             Class::Fragment => return left(XDP_PASS, Reason::PassFragment),
+            Class::Result => return left(XDP_PASS, Reason::PassResult),
             Class::Malformed(reason) => return left(XDP_DROP, reason),
             Class::Active(active) => active,
         };
@@ -104,10 +105,11 @@ impl<'a> Subject<'a> {
         let Some(units) = Units::from_map(row.units).of(&active.anep) else {
             return left(XDP_DROP, Reason::DropOperandMissing);
         };
-        let ept_ns = Cost { a_ns: row.a_ns, b_q16: row.b_q16 }.ns(units);
-        if ept_ns > row.limit_ns {
+        let declared = Cost { a_ns: row.declared_a_ns, b_q16: row.declared_b_q16 };
+        if declared.ns(units) > row.limit_ns {
             return left(XDP_DROP, Reason::DropServiceLimit);
         }
+        let ept_ns = ept_ns(Cost { a_ns: row.a_ns, b_q16: row.b_q16 }, declared, units);
         self.verdicts(tables, at, frame, ept_ns)
             .into_iter()
             .map(|verdict| self.expected(verdict, index as u16, ept_ns, at, frame, &active))
@@ -256,12 +258,15 @@ impl<'a> Subject<'a> {
             b_q16: random.pick(&[0, 1, 1 << 16, 1 << 22]),
             limit_ns: random.pick(&[0, 1, 200_000, 10_000_000, 10_000_000, 50_000_000, u32::MAX, u32::MAX]),
             units: random.pick(&[0, 0, 1, 2, 3]),
+            declared_a_ns: random.pick(&[0, 1_000, 100_000]),
+            declared_b_q16: random.pick(&[0, 1, 1 << 16, 1 << 22]),
             ..FunctionRow::default()
         };
         let map = self.node.tables.functions.row(slot);
         let two = |first: u32, second: u32| u64::from(first) | u64::from(second) << 32;
         map.word(offset_of!(FunctionRow, a_ns)).store(two(row.a_ns, row.b_q16), Relaxed);
         map.word(offset_of!(FunctionRow, limit_ns)).store(two(row.limit_ns, row.units), Relaxed);
+        map.word(offset_of!(FunctionRow, declared_a_ns)).store(two(row.declared_a_ns, row.declared_b_q16), Relaxed);
         row
     }
 }

@@ -65,7 +65,16 @@ pub fn params(policy: PolicyKind) -> Params {
 pub fn furnish(node: &mut Node<'_>) {
     let functions = [(BYTES, 1000, 1 << 16, 0), (ROUNDS, 0, 2 << 16, 2), (TIMED, 0, 1 << 16, 1)];
     for (index, (type_id, a_ns, b_q16, units)) in (0..).zip(functions) {
-        let row = FunctionRow { a_ns, b_q16, limit_ns: LIMIT_NS, units, type_id: type_id.into(), ..Default::default() };
+        let row = FunctionRow {
+            a_ns,
+            b_q16,
+            declared_a_ns: a_ns,
+            declared_b_q16: b_q16,
+            limit_ns: LIMIT_NS,
+            units,
+            type_id: type_id.into(),
+            ..Default::default()
+        };
         node.set_function(index, row);
     }
     for id in [NEAR, FAR] {

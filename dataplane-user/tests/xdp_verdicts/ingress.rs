@@ -144,9 +144,15 @@ fn the_charge_is_the_functions_cost_of_this_packet() {
                 Case::port("no payload", plain().payload_of(0).frame()).stays(0, 1000),
                 Case::port("1400 bytes", plain().payload_of(1400).frame()).stays(0, 2400),
                 Case::port("an operand that the function does not need", plain().operand(9).frame()).stays(0, 1040),
-                Case::port("no round", rounds(0).frame()).stays(1, 0),
-                Case::port("5 rounds over 100 bytes", rounds(5).frame()).stays(1, 1000),
-                Case::port("the last operand counts", rounds(7).operand(5).frame()).stays(1, 1000),
+                Case::port("no round counts as one", rounds(0).frame()).stays(1, 328),
+                Case::port("5 rounds over 100 bytes", rounds(5).frame()).stays(1, 1640),
+                Case::port("the last operand counts", rounds(7).operand(5).frame()).stays(1, 1640),
+                Case::port("rounds over nothing", Packet::new(ROUNDS).operand(9).payload_of(0).frame()).stays(1, 1152),
+                Case::port(
+                    "very many rounds over nothing",
+                    Packet::new(ROUNDS).operand(u32::MAX).payload_of(0).frame(),
+                )
+                .drops(DropServiceLimit),
                 Case::port("1 ns", timed(1)).stays(2, 1),
                 Case::port("just the limit", timed(LIMIT_NS)).stays(2, LIMIT_NS),
                 Case::port("1 ns above the limit", timed(LIMIT_NS + 1)).drops(DropServiceLimit),
@@ -305,11 +311,13 @@ fn unknown_types_go_as_the_sender_asks() {
             &mut node,
             &[
                 Case::port("unknown, discard", unknown(51, DISCARD)).drops(DropUnknownType),
-                Case::port("unknown, discard and other flags", unknown(0xff02, 0xff)).drops(DropUnknownType),
+                Case::port("unknown, discard and other flags", unknown(0xff02, 0xbf)).drops(DropUnknownType),
                 Case::port("unknown, forward", unknown(51, 0)).passes(PassUnknownType),
-                Case::port("unknown, forward, other flags", unknown(0, 0x7f)).passes(PassUnknownType),
+                Case::port("unknown, forward, other flags", unknown(0, 0x3f)).passes(PassUnknownType),
                 Case::port("known, discard", unknown(BYTES, DISCARD)).stays(0, 1040),
-                Case::port("known, other flags", unknown(BYTES, 0x7f)).stays(0, 1040),
+                Case::port("known, other flags", unknown(BYTES, 0x3f)).stays(0, 1040),
+                Case::port("a result", unknown(BYTES, 0x40)).passes(PassResult),
+                Case::port("a result of an unknown type that asks for discard", unknown(51, 0xc0)).passes(PassResult),
             ],
         );
     });

@@ -297,7 +297,7 @@ fn taken(case: Case, header: &Interconnect, body: &Load, acked: (u32, u32)) -> C
         .changes(place(offset_of!(LoadRow, report_seq)), two(header.sequence, header.epoch))
         .changes(place(offset_of!(LoadRow, reports)), 1)
         .times(place(offset_of!(LoadRow, reported_at_ns)), 0)
-        .times(place(offset_of!(LoadRow, valid_until_ns)), 5_000 * u64::from(body.interval_us))
+        .times(place(offset_of!(LoadRow, valid_until_ns)), 5_000 * u64::from(body.interval_us.min(1_000_000)))
         .drops(ReportTaken)
 }
 
