@@ -1,20 +1,21 @@
 //! Clusters that work: every packet comes back once, whatever carries it, and bad ones end under their own names. See
 //! README.md beside this file for a drawing.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod support;
 
 use std::process::Command;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dataplane_bench::command;
-use dataplane_bench::packet::{Addresses, Carrier, Probe, Recipe};
+use dataplane_bench::packet::{Addresses, Carrier, Probe, Recipe, Reply};
 use dataplane_bench::topology::{BPFFS, Cluster, Host, NodeSettings, PortPlan, Purpose, Shape, pins};
 use dataplane_common::reason::Reason;
 use dataplane_common::wire::anep::UDP_PORT;
 use dataplane_user::functions::Builtin;
 use dataplane_user::sys::{NetDevice, PacketSocket};
-use support::{Bench, Replies, enter, recipe, settings, with_cluster, with_shape};
+use support::{Bench, PATIENCE, Replies, enter, recipe, settings, with_cluster, with_shape};
 
 #[test]
 fn a_loaded_cluster_returns_every_packet_once_and_every_ledger_balances() {
@@ -161,6 +162,7 @@ fn bad_packets_are_counted_under_their_own_reason_and_disturb_nobody() {
                     let recipe = recipe(&port, Builtin::Hold, 1_000_000_000);
                     recipe.template().unwrap().frame(&Probe { sequence: 0, scheduled_ns: 0 })
                 }),
+                (Reason::DropGroupSource, edit(&frame, 6, 0x03)),
                 (Reason::DropResultRoom, {
                     let recipe = Recipe { result_bytes: 0, ..recipe(&port, Builtin::Crc32, 0) };
                     recipe.template().unwrap().frame(&Probe { sequence: 0, scheduled_ns: 0 })
@@ -193,6 +195,64 @@ fn bad_packets_are_counted_under_their_own_reason_and_disturb_nobody() {
             assert!(counters[Reason::PassNotActive.name()] >= cuts - 8 - (frame.len() - anep - 8) as u64);
             assert_eq!(counters[Reason::SentResult.name()], 1);
             assert_eq!(statuses[1].ledger.port_seen, statuses[1].counters[Reason::PassNotActive.name()]);
+        },
+    );
+}
+
+#[test]
+fn two_nodes_do_not_answer_each_other() {
+    with_cluster(
+        2,
+        |node| settings("local", node),
+        |bench| {
+            let port = bench.port(1);
+            // As from another node: its answer would be an active packet to whoever has the port number of ANEP.
+            let carriers =
+                [Carrier::Udp { source: UDP_PORT, destination: UDP_PORT, checksum: true }, Carrier::Protocol107];
+            for carrier in carriers {
+                bench.send(1, &Recipe { carrier, ..recipe(&port, Builtin::Crc32, 0) }, 7);
+            }
+            let mut answers = Vec::new();
+            let deadline = Instant::now() + PATIENCE;
+            while answers.len() < carriers.len() && Instant::now() < deadline {
+                // The node's kernel says something of its own now and then.
+                bench.wire.receive(|frame| answers.extend(Reply::parse(frame.bytes).map(|_| frame.bytes.to_vec())));
+            }
+            for mut answer in answers {
+                // Turned round by hand, as the other node would send it.
+                let (to, from) = answer.split_at_mut(6);
+                to.swap_with_slice(&mut from[..6]);
+                bench.send_raw(1, &answer);
+            }
+            let statuses = bench.wait_for_rest(1..=2);
+            let counters = &statuses[0].counters;
+            assert_eq!(counters[Reason::SentResult.name()], 2, "{counters:#?}");
+            assert_eq!(counters[Reason::PassResult.name()], 2, "{counters:#?}");
+        },
+    );
+}
+
+#[test]
+fn work_beyond_the_limit_is_refused_whatever_was_measured_before() {
+    with_cluster(
+        2,
+        |node| settings("local", node),
+        |bench| {
+            let port = bench.port(1);
+            let endless = Recipe { payload_bytes: 24, ..recipe(&port, Builtin::Sha256, u32::MAX) };
+            bench.send(1, &endless, 0);
+            // Many packets of next to no work must not make large ones look cheap.
+            let mut replies = Replies::default();
+            for sequence in 1..=300 {
+                bench.send(1, &recipe(&port, Builtin::Hold, sequence as u32 % 100), sequence);
+            }
+            bench.collect(&mut replies, 300);
+            bench.send(1, &recipe(&port, Builtin::Hold, 1_000_000_000), 301);
+            bench.send(1, &recipe(&port, Builtin::Hold, 1_000_000), 302);
+            bench.collect(&mut replies, 301);
+            let statuses = bench.wait_for_rest(1..=2);
+            assert_eq!(statuses[0].counters[Reason::DropServiceLimit.name()], 2);
+            assert_eq!(statuses[0].counters[Reason::SentResult.name()], 301);
         },
     );
 }

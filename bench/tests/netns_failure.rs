@@ -3,6 +3,7 @@
 mod support;
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -16,6 +17,10 @@ use dataplane_bench::traffic::wire::Wire;
 use dataplane_common::reason::Reason;
 use dataplane_user::functions::Builtin;
 use support::{Bench, PATIENCE, Replies, ask_echo, echo, recipe, settings, with_cluster};
+
+fn program() -> PathBuf {
+    std::env::var_os("DATAPLANE_BIN").map_or_else(|| "target/release/dataplane".into(), PathBuf::from)
+}
 
 #[test]
 fn ordinary_traffic_reaches_the_kernel_while_the_node_works() {
@@ -110,6 +115,43 @@ fn a_killed_node_gives_its_interface_back_and_gets_no_more_packets() {
 }
 
 #[test]
+fn a_name_has_one_owner_and_nothing_else_is_touched() {
+    with_cluster(
+        2,
+        |node| settings("local", node),
+        |bench| {
+            let program = program();
+            let refused = |arguments: &[&std::ffi::OsStr]| {
+                let output = Command::new(&program).args(arguments).output().unwrap();
+                assert!(!output.status.success(), "{arguments:?}");
+                String::from_utf8_lossy(&output.stderr).into_owned()
+            };
+            // A second node of the same name, in its own namespace: refused, and the first one keeps its pins.
+            let name = bench.cluster.plan().name(Host::Node(1));
+            let config = bench.cluster.directory().join("n1.toml");
+            let mut second = bench.cluster.enter(Host::Node(2), &program);
+            let output = second.arg("run").arg("--config").arg(&config).output().unwrap();
+            let text = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(!output.status.success() && text.contains("already running"), "{text}");
+            assert!(pins(BPFFS.as_ref(), &name).join("LOAD_TABLE").exists());
+            assert_eq!(bench.status(1).node.name, name);
+            // What is no BPF file system is left as it is, and a name is no path.
+            let elsewhere = bench.cluster.directory().join("elsewhere");
+            let precious = elsewhere.join("dataplane").join(&name).join("thesis.txt");
+            fs::create_dir_all(precious.parent().unwrap()).unwrap();
+            fs::write(&precious, "years of work").unwrap();
+            let elsewhere = elsewhere.as_os_str();
+            let text =
+                refused(&["run".as_ref(), "--bpffs".as_ref(), elsewhere, "--config".as_ref(), config.as_os_str()]);
+            assert!(text.contains("is not on a BPF file system"), "{text}");
+            refused(&["unload".as_ref(), "--all".as_ref(), "--bpffs".as_ref(), elsewhere]);
+            refused(&["unload".as_ref(), "--node".as_ref(), "../victim".as_ref()]);
+            assert_eq!(fs::read_to_string(&precious).unwrap(), "years of work");
+        },
+    );
+}
+
+#[test]
 fn the_kernel_answers_within_100_ms_of_a_kill() {
     with_cluster(
         2,
@@ -183,8 +225,7 @@ fn a_stopped_node_leaves_nothing_behind() {
             assert!(!link().contains("xdp"), "{}", link());
             assert!(!fs::exists(format!("/proc/{pid}")).unwrap(), "process");
             // `unload` does the same to a node that somebody else started.
-            let program = std::env::var_os("DATAPLANE_BIN")
-                .map_or_else(|| "target/release/dataplane".into(), std::path::PathBuf::from);
+            let program = program();
             let victim = bench.cluster.plan().name(Host::Node(2));
             let text = command::output(Command::new(program).args(["unload", "--node", &victim])).unwrap();
             assert!(text.contains("is unloaded"), "{text}");

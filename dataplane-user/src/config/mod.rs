@@ -23,6 +23,8 @@ mod units;
 mod value;
 mod write;
 
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use dataplane_common::maps::{ABI_VERSION, Params};
@@ -266,6 +268,9 @@ impl FunctionConfig {
     }
 }
 
+/// Longest configuration file, bytes.
+const MAX_BYTES: u64 = 1 << 20;
+
 impl Config {
     /// Reads a configuration; `functions` are those it may name.
     ///
@@ -281,7 +286,7 @@ impl Config {
     /// The file cannot be read, or as [`Config::parse`].
     pub fn load(path: impl AsRef<Path>, functions: &[KnownFunction]) -> Result<Self, ConfigErrors> {
         let path = path.as_ref();
-        let bytes = std::fs::read(path).map_err(|error| ConfigErrors::unreadable(path, &error))?;
+        let bytes = read_bounded(path).map_err(|error| ConfigErrors::unreadable(path, &error))?;
         let parsed = match std::str::from_utf8(&bytes) {
             Ok(text) => Self::parse(text, functions),
             Err(error) => Err(ConfigErrors::not_utf8(&bytes, error.valid_up_to())),
@@ -312,6 +317,16 @@ impl Config {
             margin_ns: self.policy.margin_ns,
         }
     }
+}
+
+/// Reads a file of at most [`MAX_BYTES`]: a device or a mistaken path must not fill the memory.
+fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "longer than 1 MiB, which no configuration is"));
+    }
+    Ok(bytes)
 }
 
 /// A commented file that sets everything, for `dataplane config example`. Settings behind `#` without a space may be
