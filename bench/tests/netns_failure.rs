@@ -207,6 +207,30 @@ fn overload_is_dropped_under_a_name_and_its_charges_are_written_off() {
 }
 
 #[test]
+fn a_node_whose_interface_goes_says_so_and_ends() {
+    with_cluster(
+        2,
+        |node| settings("local", node),
+        |bench| {
+            let name = bench.cluster.plan().name(Host::Node(1));
+            let link = bench.cluster.plan().link(1, 2).interface;
+            command::output(Command::new("ip").args(["-netns", &name, "link", "del", &link])).unwrap();
+            let deadline = Instant::now() + PATIENCE;
+            while bench.cluster.process(1).unwrap().is_running().unwrap() {
+                assert!(Instant::now() < deadline, "the node goes on without {link}");
+                thread::sleep(Duration::from_millis(20));
+            }
+            let log = fs::read_to_string(bench.cluster.process(1).unwrap().log()).unwrap();
+            assert!(log.contains(&format!("interface {link} is gone")), "{log}");
+            assert!(!pins(BPFFS.as_ref(), &name).exists(), "pins");
+            // Both have ended; this only collects the children.
+            bench.cluster.kill(1).unwrap();
+            bench.cluster.kill(2).unwrap();
+        },
+    );
+}
+
+#[test]
 fn a_stopped_node_leaves_nothing_behind() {
     with_cluster(
         2,

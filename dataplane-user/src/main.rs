@@ -17,6 +17,8 @@ use dataplane_user::status::{self, Status};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+/// How often a running node looks whether its interfaces are there.
+const LOOK_AT_INTERFACES: Duration = Duration::from_secs(1);
 /// Exit codes: 0 ok, 1 failed, 2 usage, 3 not running.
 const NOT_RUNNING: u8 = 3;
 
@@ -198,21 +200,30 @@ fn run(options: &Run) -> Result<()> {
     let (name, policy) = (&config.node.name, config.policy.kind.name());
     say(&format!("node {name} runs policy {policy}; maps in {}", node.pins().path().display()));
     say("ready");
-    let broken = loop {
+    let mut looked = Instant::now();
+    let trouble = loop {
         if node.is_broken() {
-            break true;
+            break Some("BUG: a thread of the node has ended".to_owned());
+        }
+        if looked.elapsed() > LOOK_AT_INTERFACES {
+            looked = Instant::now();
+            if let Some(name) = node.lost_interface() {
+                break Some(format!(
+                    "interface {name} is gone\n  why: it was removed or made anew while the node ran\n  do:  start the node again when it is back"
+                ));
+            }
         }
         if let Some(signal) = signals.pending().next() {
             let name = signal_hook::low_level::signal_name(signal).unwrap_or("a signal");
             say(&format!("{name}: leaving the cluster"));
-            break false;
+            break None;
         }
         std::thread::sleep(Duration::from_millis(20));
     };
     node.stop()?;
     drop(watch);
     say("stopped");
-    if broken { bail!("BUG: a thread of the node has ended; the node was stopped") } else { Ok(()) }
+    trouble.map_or(Ok(()), |trouble| Err(anyhow::anyhow!(trouble)))
 }
 
 /// A process that outlives this one by a moment and removes the pins if this one could not (`kill -9`).

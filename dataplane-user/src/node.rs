@@ -278,6 +278,16 @@ impl Node {
         self.workers.iter().chain(&self.reporter).any(JoinHandle::is_finished)
     }
 
+    /// An interface of the node that is gone, or has been made anew under its name: its sockets and programs went with it.
+    pub fn lost_interface(&self) -> Option<&str> {
+        let is_there = |device: &NetDevice| NetDevice::find(&device.name).is_ok_and(|now| now.index == device.index);
+        self.interfaces
+            .iter()
+            .map(|interface| &interface.device)
+            .find(|device| !is_there(device))
+            .map(|it| it.name.as_str())
+    }
+
     /// Leaves the cluster and stops: peers are told to send nothing more, ports go back to the kernel stack, what is
     /// held is finished and sent, then everything is removed.
     ///
