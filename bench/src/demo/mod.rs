@@ -60,9 +60,9 @@ pub struct Options {
     /// Share of the packets that arrive at node 1 [default: 0.6; with two nodes 0.75].
     #[arg(long)]
     share: Option<f64>,
-    /// Time between two load reports, µs.
-    #[arg(long, default_value_t = 2000)]
-    report_interval: u64,
+    /// Time between two load reports, µs [default: 2000; with two nodes 500].
+    #[arg(long)]
+    report_interval: Option<u64>,
     /// Where to write result.json and latency.svg.
     #[arg(long, value_name = "DIR", default_value = "target/demo")]
     out: PathBuf,

@@ -108,7 +108,8 @@ impl Setup {
             seed: options.seed,
             cpus: (0..usize::from(nodes)).map(|node| cpu(node, environment.cores)).collect(),
             scheduling: Scheduling::RealTime,
-            report_interval_us: options.report_interval,
+            // With one other node an estimate that is not drained between reports soon outweighs what it knows.
+            report_interval_us: options.report_interval.unwrap_or(if nodes == 2 { 500 } else { 2000 }),
             frame_bytes: FRAME_BYTES,
             mix,
             arrival_shares,
