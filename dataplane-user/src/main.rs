@@ -126,11 +126,11 @@ struct Janitor {
 }
 
 /// A node's name as the configuration allows it: it becomes part of a path.
-fn node_name(text: &str) -> Result<String, &'static str> {
-    let is_name = (1..=32).contains(&text.len())
-        && text.starts_with(|first: char| first.is_ascii_lowercase())
-        && text.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'));
-    if is_name { Ok(text.to_owned()) } else { Err("a name is a letter and at most 31 of a-z, 0-9, -") }
+fn node_name(text: &str) -> Result<String, String> {
+    config::node_name_problem(text).map_or_else(
+        || Ok(text.to_owned()),
+        |what| Err(format!("it {what}; a node's name is a letter, then at most 31 of a-z, 0-9 and -")),
+    )
 }
 
 fn main() -> ExitCode {

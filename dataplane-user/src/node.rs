@@ -87,10 +87,6 @@ impl Node {
     /// What failed, why, and what to do; nothing is left behind.
     pub fn start(config: &Config, object: &[u8], bpffs: &Path) -> Result<Self> {
         let pins = PinDir::of(bpffs, &config.node.name).claim()?;
-        Self::start_claimed(config, object, pins)
-    }
-
-    fn start_claimed(config: &Config, object: &[u8], pins: ClaimedDir) -> Result<Self> {
         let epoch = boot_epoch();
         let interfaces = find_interfaces(config)?;
         let functions: Vec<Builtin> =

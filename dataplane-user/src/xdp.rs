@@ -249,8 +249,11 @@ impl Object {
         sockets.set(slot, fd, 0).map_err(|error| Error::Map(XSKS, error))
     }
 
-    /// Loads `program` (once) and returns its descriptor's owner.
-    fn program(&mut self, name: &'static str) -> Result<&mut Xdp, Error> {
+    /// Loads `program` into the kernel (once), so that it can be attached or run on test input.
+    ///
+    /// # Errors
+    /// [`Error::Program`] with the verifier's words.
+    pub fn load_program(&mut self, name: &'static str) -> Result<&mut Xdp, Error> {
         let absent = || ProgramError::InvalidName { name: name.to_owned() };
         let program = self.ebpf.program_mut(name).ok_or_else(|| Error::Program(name, absent()))?;
         let program: &mut Xdp = program.try_into().map_err(|error| Error::Program(name, error))?;
@@ -258,14 +261,6 @@ impl Object {
             program.load().map_err(|error| Error::Program(name, error))?;
         }
         Ok(program)
-    }
-
-    /// Loads `program` into the kernel, so that it can be attached or run on test input.
-    ///
-    /// # Errors
-    /// [`Error::Program`] with the verifier's words.
-    pub fn load_program(&mut self, name: &'static str) -> Result<&mut Xdp, Error> {
-        self.program(name)
     }
 
     /// Attaches `program` to interface `ifindex`. Dropping the link detaches it.
@@ -277,7 +272,7 @@ impl Object {
             Mode::Native => XdpMode::Driver,
             Mode::Skb => XdpMode::Skb,
         };
-        let program = self.program(name)?;
+        let program = self.load_program(name)?;
         let failed = |source| Error::Attach { ifindex, mode, source };
         let id = program.attach_to_if_index(ifindex, flags).map_err(failed)?;
         let link = program.take_link(id).map_err(failed)?;

@@ -7,10 +7,11 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use dataplane_user::maps::{PinDir, PinError};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::plan::{Purpose, pins};
+use super::plan::Purpose;
 use crate::command;
 
 /// Where named network namespaces are.
@@ -98,9 +99,13 @@ pub fn remove_stale(bpffs: &Path) -> Result<Vec<String>> {
 /// Removes what a node that was killed left pinned. None is no error.
 ///
 /// # Errors
-/// The pins cannot be removed.
+/// The pins cannot be removed, or a running node owns them.
 pub fn remove_pins(bpffs: &Path, node: &str) -> Result<()> {
-    remove_directory(&pins(bpffs, node))
+    match PinDir::of(bpffs, node).remove_leftovers() {
+        Ok(true) | Err(PinError::NotRunning(_)) => Ok(()),
+        Ok(false) => bail!("the pins of {node} belong to a running node"),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Where the configurations and logs of a cluster lie.

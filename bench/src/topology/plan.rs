@@ -21,6 +21,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use dataplane_common::wire::ip::ETHERNET_BYTES;
 use dataplane_common::wire::link::OVERHEAD_BYTES;
+use dataplane_user::maps::PinDir;
 use serde::{Deserialize, Serialize};
 
 /// A MAC address.
@@ -397,7 +398,7 @@ impl Plan {
 
 /// Where the pinned maps of a node are.
 pub fn pins(bpffs: &Path, node: &str) -> std::path::PathBuf {
-    bpffs.join("dataplane").join(node)
+    PinDir::of(bpffs, node).path().to_owned()
 }
 
 /// A MAC address as `ip` and the configuration write it.

@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use dataplane_common::load::MAX_INTERVAL_US;
 use dataplane_common::maps::{MAX_FUNCTIONS, MAX_INTERFACES, MAX_NODES, MAX_WORKERS};
 use dataplane_common::policy::PolicyKind;
 use toml::Spanned;
@@ -364,7 +365,7 @@ impl<'t> Reader<'t> {
         const WHY: &str =
             "more reports than one in 10us take the time they tell about; after 1s a report tells nothing";
         let default = Reports::default();
-        let range = || value::duration(10_000..=1_000_000_000, WHY);
+        let range = || value::duration(10_000..=MAX_INTERVAL_US * 1000, WHY);
         let interval = self.field(section, "interval", range());
         let idle = self.field(section, "idle_interval", range());
         let interval_is_bad = interval.is_bad();

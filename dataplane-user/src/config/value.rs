@@ -136,12 +136,8 @@ pub(super) fn bandwidth(value: &DeValue<'_>) -> Read<u64> {
 /// A node's name.
 pub(super) fn node_name(value: &DeValue<'_>) -> Read<String> {
     let name = text(value, "\"n1\"")?;
-    let letter = |c: char| c.is_ascii_lowercase();
-    let what = match name.chars().find(|c| !letter(*c) && !c.is_ascii_digit() && *c != '-') {
-        Some(c) => format!("holds {c:?}"),
-        None if !name.starts_with(letter) => "does not begin with a letter".to_owned(),
-        None if name.len() > 32 => format!("has {} characters", name.len()),
-        None => return Ok(name.to_owned()),
+    let Some(what) = super::node_name_problem(name) else {
+        return Ok(name.to_owned());
     };
     let why = "a node's name also names the directory of its maps";
     Err(Complaint::new(what, why, "write a letter, then at most 31 of a-z, 0-9 and -, like \"n1\""))

@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use aya::maps::{Array, Map, MapData};
 use dataplane_common::maps::{self as names, ABI_VERSION, META, MetaRow};
@@ -18,6 +19,10 @@ pub const DEFAULT_BPFFS: &str = "/sys/fs/bpf";
 
 /// `f_type` of a bpffs (`BPF_FS_MAGIC`, include/uapi/linux/magic.h).
 const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
+
+/// How often, and how long after one another, a lock must be found held to be an owner's.
+const LOOKS: u32 = 5;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
 
 /// What can be wrong with a pin directory.
 #[derive(Debug)]
@@ -154,6 +159,7 @@ impl PinDir {
         let failed = |error| PinError::Io(self.path.clone(), error);
         let parent = self.path.parent().unwrap_or(&self.path);
         self.check_bpffs(parent.parent().unwrap_or(parent))?;
+        let mut looks = 0;
         loop {
             fs::create_dir_all(&self.path).map_err(failed)?;
             let directory = match self.open_directory() {
@@ -163,6 +169,12 @@ impl PinDir {
             };
             match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
+                // Whoever asks whether the directory is owned holds the lock for a moment; an owner holds it on.
+                Err(Errno::WOULDBLOCK) if looks < LOOKS => {
+                    looks += 1;
+                    std::thread::sleep(BETWEEN_LOOKS);
+                    continue;
+                }
                 Err(Errno::WOULDBLOCK) => return Err(self.owned_by_another()),
                 Err(error) => return Err(failed(error.into())),
             }
