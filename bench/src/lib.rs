@@ -6,6 +6,7 @@
 //! | [`status`] | what `dataplane status -j` says, as values |
 //! | [`packet`] | builds active packets, reads them when they come back |
 //! | [`traffic`] | schedules, the generator, the account of one run |
+//! | [`sim`] | the cluster simulated, with the decision code of the product |
 //! | [`demo`] | each policy in turn on the same traffic: table, JSON, plot |
 //! | [`maps`] | opens our eBPF object and pinned maps with libbpf |
 //! | [`environment`] | facts of the machine that a result belongs to |
@@ -24,6 +25,7 @@ pub mod environment;
 pub mod interrupt;
 pub mod maps;
 pub mod packet;
+pub mod sim;
 pub mod status;
 pub mod topology;
 pub mod traffic;

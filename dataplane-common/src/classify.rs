@@ -1,5 +1,6 @@
 //! Frame → not active, malformed for a named reason, or an active packet with everything needed to decide about it.
 
+use crate::hash::{combine, mix};
 use crate::packet::Packet;
 use crate::reason::Reason;
 use crate::wire::anep::{self, Anep};
@@ -80,6 +81,47 @@ pub fn classify<P: Packet + ?Sized>(frame: &P, udp_port: u16) -> Class {
             trailing: limit - anep.packet_len,
         }),
     }
+}
+
+/// What placement and order go by besides the packet's cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// Hash of the flow: addresses, and ports where there are any.
+    pub flow: u32,
+    /// Hash of what the packet is about: its key option, or else its flow.
+    pub key: u32,
+    /// Service class, 0 (lowest) to 7: the precedence bits of the IP header (RFC 2474 section 4.2.2).
+    pub class: u8,
+}
+
+/// The identity of `active`, which [`classify`] found in `frame`.
+#[inline(always)]
+pub fn identify<P: Packet + ?Sized>(frame: &P, active: &Active) -> Identity {
+    let first = frame.u32(active.l3).unwrap_or_default();
+    let (addresses, class) = if active.v6 {
+        // The traffic class lies in bits 20 to 27 of the first word (RFC 8200), its precedence in the upper three.
+        (address_hash(frame, active.l3 + 8, 4), (first >> 25) & 7)
+    } else {
+        (address_hash(frame, active.l3 + 12, 1), (first >> 21) & 7)
+    };
+    let ports = if active.udp { frame.u32(active.l4).unwrap_or_default() } else { 0 };
+    let flow = combine(addresses, ports.into());
+    let key = match active.anep.key {
+        Some(key) => mix((active.anep.type_id as u64) << 32 | key as u64),
+        None => flow,
+    };
+    Identity { flow: (flow >> 32) as u32, key: (key >> 32) as u32, class: class as u8 }
+}
+
+/// The hash of `words` words of 8 bytes from `at`.
+#[inline(always)]
+fn address_hash<P: Packet + ?Sized>(frame: &P, at: usize, words: usize) -> u64 {
+    let mut hash = 0;
+    for word in 0..words {
+        let bytes = frame.read::<8>(at + 8 * word).unwrap_or_default();
+        hash = combine(hash, u64::from_be_bytes(bytes));
+    }
+    hash
 }
 
 #[cfg(test)]

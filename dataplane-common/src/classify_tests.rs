@@ -175,3 +175,56 @@ proptest! {
         }
     }
 }
+
+fn identity_of(frame: &[u8]) -> Identity {
+    match classify(frame, UDP_PORT) {
+        Class::Active(active) => identify(frame, &active),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn flows_are_told_apart_by_addresses_and_ports_whatever_lies_before_them() {
+    for v6 in [false, true] {
+        let shape = Shape { v6, ..PLAIN };
+        let identity = identity_of(&frame(shape, 40, 0));
+        assert_eq!(
+            identity.flow,
+            identity_of(&frame(Shape { vlans: 2, ..shape }, 90, 0)).flow,
+            "tags are not the flow's"
+        );
+        assert_eq!(identity.key, identity.flow, "without a key, the packet is about its flow");
+        let l4 = 14 + if v6 { 40 } else { 20 };
+        let mut other_port = frame(shape, 40, 0);
+        other_port[l4 + 1] ^= 1;
+        assert_ne!(identity_of(&other_port).flow, identity.flow);
+    }
+}
+
+#[test]
+fn the_class_is_the_precedence_of_the_ip_header() {
+    let mut v6 = frame(Shape { v6: true, ..PLAIN }, 40, 0);
+    v6[14] |= 0x0a;
+    assert_eq!(identity_of(&v6).class, 5);
+    let mut v4 = frame(PLAIN, 40, 0);
+    v4[15] = 0xc0;
+    let sum = fold_checksum(sum_words(&[&v4[14..24], &[0, 0], &v4[26..34]].concat()));
+    v4[24..26].copy_from_slice(&sum.to_be_bytes());
+    assert_eq!(identity_of(&v4).class, 6);
+}
+
+#[test]
+fn packets_about_the_same_key_have_the_same_hash_in_every_flow() {
+    let keyed = |port: u16, key: u32| {
+        let mut frame = frame(PLAIN, 8, 0);
+        let anep = frame.len() - 16;
+        frame[34..36].copy_from_slice(&port.to_be_bytes());
+        frame[anep + 4..anep + 6].copy_from_slice(&4u16.to_be_bytes());
+        frame[anep + 8..anep + 12].copy_from_slice(&crate::wire::anep::emit_option(crate::wire::anep::OPTION_KEY, 1));
+        frame[anep + 12..].copy_from_slice(&key.to_be_bytes());
+        identity_of(&frame)
+    };
+    assert_eq!(keyed(1, 9).key, keyed(2, 9).key);
+    assert_ne!(keyed(1, 9).key, keyed(1, 10).key);
+    assert_ne!(keyed(1, 9).flow, keyed(2, 9).flow);
+}

@@ -42,7 +42,10 @@ impl Ledger {
             port_ended: sum(Stage::Port, false),
             link_seen: sum(Stage::Link, true),
             link_ended: sum(Stage::Link, false),
-            queued: counters[Reason::LocalQueued as usize] + counters[Reason::ForwardQueued as usize],
+            queued: [Reason::LocalQueued, Reason::ForwardQueued, Reason::ResultQueued]
+                .iter()
+                .map(|reason| counters[*reason as usize])
+                .sum(),
             ring_dropped,
             taken: sum(Stage::Worker, true),
             worker_ended: sum(Stage::Worker, false),

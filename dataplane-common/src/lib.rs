@@ -23,17 +23,23 @@
 #![deny(missing_docs)]
 #![cfg_attr(not(test), deny(clippy::float_arithmetic))]
 
+pub mod bands;
 pub mod classify;
+pub mod decay;
 pub mod estimate;
+pub mod feedback;
 pub mod function;
+pub mod hash;
 pub mod ledger;
 pub mod load;
 pub mod maps;
 pub mod meta;
 pub mod packet;
+pub mod plan;
 pub mod policy;
 pub mod reason;
 pub mod report;
+pub mod tuning;
 pub mod wire;
 
 #[cfg(test)]

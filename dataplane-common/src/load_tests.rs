@@ -1,17 +1,8 @@
 use super::*;
 use proptest::prelude::*;
 
-fn report(received: Received) -> Report {
-    Report {
-        backlog_ns: 0,
-        queued_milli: 0,
-        received_ns: received.position_ns,
-        received_epoch: received.epoch,
-        received_frames: 0,
-        busy_milli: 0,
-        workers: 1,
-        interval_us: 100,
-    }
+fn carried(received: Received) -> Carried {
+    Carried { received_ns: received.position_ns, received_epoch: received.epoch as u16, ..Carried::default() }
 }
 
 #[test]
@@ -30,19 +21,42 @@ fn words_round_trip() {
 
 #[test]
 fn stale_reports_are_no_candidates() {
-    let load = Load { valid_until_ns: 1000, workers: 1, ..Load::default() };
+    let load = LoadRow { valid_until_ns: 1000, workers: 1, ..LoadRow::default() };
     assert!(load.is_candidate(999));
     assert!(!load.is_candidate(1000));
-    assert!(!Load::default().is_candidate(0));
+    assert!(!LoadRow::default().is_candidate(0));
 }
 
 #[test]
-fn report_of_an_unknown_boot_acknowledges_everything() {
-    let update = take_report(&report(Received { position_ns: 7, epoch: 1 }), 2, 500, 3, 10);
-    assert_eq!((update.acked_ns, update.acked_frames), (500, 3));
-    let update = take_report(&report(Received { position_ns: 7, epoch: 2 }), 2, 500, 3, 10);
-    assert_eq!(update.acked_ns, 7);
-    assert_eq!(update.valid_until_ns, 10 + 5 * 100_000);
+fn a_load_of_an_unknown_boot_acknowledges_everything() {
+    assert_eq!(acked_ns(&carried(Received { position_ns: 7, epoch: 1 }), 2, 500), 500);
+    assert_eq!(acked_ns(&carried(Received { position_ns: 7, epoch: 2 }), 2, 500), 7);
+    assert_eq!(valid_for_ns(100), 500_000);
+    assert_eq!(valid_for_ns(u32::MAX), valid_for_ns(MAX_INTERVAL_US));
+}
+
+#[test]
+fn loads_are_taken_in_the_order_they_were_read() {
+    let stamp = LoadStamp { stamp_us: u32::MAX, epoch: 4 };
+    assert_eq!(LoadStamp::from_word(stamp.to_word()), stamp);
+    assert!(stamp.precedes(4, 3) && !stamp.precedes(4, u32::MAX) && !stamp.precedes(4, u32::MAX - 1));
+    assert!(stamp.precedes(5, 0) && !stamp.precedes(3, 3) && LoadStamp::default().precedes(9, 0));
+}
+
+#[test]
+fn predictions_return_to_the_mean_but_not_faster_than_work_is_done() {
+    let row = LoadRow { workers: 1, mean_backlog_ns: 10_000, reported_at_ns: 1 << 30, ..LoadRow::default() };
+    let now = 1 << 30;
+    let idle = row.predicted_ns(now, Rate::of(20_000), 1000);
+    let later = row.predicted_ns(now + 10_000, Rate::of(20_000), 1000);
+    let old = row.predicted_ns(now + 1_000_000, Rate::of(20_000), 1000);
+    assert_eq!((idle, old), (0, 10_000));
+    assert!(0 < later && later < 10_000);
+    let elephant = LoadRow { backlog_ns: 500_000, ..row };
+    assert_eq!(elephant.predicted_ns(now + 100_000, Rate::of(20_000), 1000), 400_000, "it works off one ns a ns");
+    let pressed = LoadRow { pressure_ns: 5_000, pressure_us: (now >> 10) as u32, sent_ns: 5_000, ..row };
+    assert_eq!(pressed.predicted_ns(now, Rate::of(20_000), 1000), 5_000, "what was just sent is there");
+    assert_eq!(pressed.predicted_ns(now, Rate::of(20_000), 2000), 10_000, "and others have sent as much");
 }
 
 #[test]
@@ -63,8 +77,9 @@ fn worker_load_counts_what_the_packet_in_service_has_had() {
         discharged_packets: 1,
         serving_since_ns: 50,
         serving_charge_ns: 300,
+        behind: Behind(7),
     };
-    assert_eq!(load.here(50), Here { backlog_ns: 800, queued_milli: 2000 });
+    assert_eq!(load.here(50), Here { backlog_ns: 800, queued_milli: 2000, behind: Behind(7) });
     assert_eq!(load.here(150).backlog_ns, 700);
     assert_eq!(load.here(10_000).backlog_ns, 500, "an overrun counts as finished, not as negative work");
     let early = WorkerLoad { charged_ns: 5, discharged_ns: 9, ..WorkerLoad::default() };
@@ -123,11 +138,8 @@ impl Pair {
             self.received = self.received.advance(self.sender_epoch, self.sent_ns).unwrap_or(self.received);
         }
         if to_sender {
-            let mut body = report(self.received);
-            body.backlog_ns = saturate(self.receiver_holds);
-            let update = take_report(&body, self.sender_epoch, self.sent_ns, 0, 0);
-            self.acked_ns = update.acked_ns;
-            self.reported_ns = update.backlog_ns;
+            self.acked_ns = acked_ns(&carried(self.received), self.sender_epoch, self.sent_ns);
+            self.reported_ns = saturate(self.receiver_holds);
         }
     }
 
@@ -153,13 +165,13 @@ impl Pair {
         }
     }
 
-    fn load(&self) -> Load {
-        Load {
+    fn load(&self) -> LoadRow {
+        LoadRow {
             backlog_ns: self.reported_ns,
             acked_ns: self.acked_ns,
-            sent_ns: self.sent_ns,
+            sent_ns: self.sent_ns.into(),
             workers: 1,
-            ..Load::default()
+            ..LoadRow::default()
         }
     }
 }
@@ -174,17 +186,17 @@ proptest! {
         // One exchange that arrives in both directions settles the account: nothing is in flight, whatever was lost.
         pair.exchange(true, true);
         prop_assert_eq!(pair.load().in_flight_ns(), 0);
-        prop_assert_eq!(pair.load().erl_ns(), u64::from(saturate(pair.receiver_holds)));
+        prop_assert_eq!(pair.load().erl_ns(Erl::Ack, 0), u64::from(saturate(pair.receiver_holds)));
         // From here on the estimate grows by exactly what is sent.
-        let before = pair.load().erl_ns();
+        let before = pair.load().erl_ns(Erl::Ack, 0);
         pair.apply(&Event::Send(1234, true));
-        prop_assert_eq!(pair.load().erl_ns(), before + 1234);
+        prop_assert_eq!(pair.load().erl_ns(Erl::Ack, 0), before + 1234);
     }
 }
 
 #[test]
 fn erl_shares_in_flight_work_among_workers() {
-    let load = Load { backlog_ns: 100, acked_ns: u32::MAX - 9, sent_ns: 290, workers: 3, ..Load::default() };
+    let load = LoadRow { backlog_ns: 100, acked_ns: u32::MAX - 9, sent_ns: 290, workers: 3, ..LoadRow::default() };
     assert_eq!(load.in_flight_ns(), 300);
-    assert_eq!(load.erl_ns(), 200);
+    assert_eq!(load.erl_ns(Erl::Ack, 0), 200);
 }

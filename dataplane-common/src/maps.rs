@@ -4,10 +4,10 @@
 //! field or atomic adds, fields that must be read together adjacent in one aligned 8-byte word, what different cores write
 //! on different cache lines. Map names have at most 15 characters (`BPF_OBJ_NAME_LEN`).
 
-use crate::load::saturate;
+use crate::tuning::Tuning;
 
 /// Changes whenever a layout below, the metadata or the interconnect header changes.
-pub const ABI_VERSION: u32 = 1;
+pub const ABI_VERSION: u32 = 2;
 
 /// Rows in the load table when the object is loaded by hand; `dataplane run` sizes it to the cluster.
 pub const DEFAULT_NODES: usize = 64;
@@ -46,9 +46,19 @@ pub const XDP_COUNT: &str = "XDP_COUNT";
 pub const WORKER_COUNT: &str = "WORKER_COUNT";
 /// `META`: one [`MetaRow`].
 pub const META: &str = "META";
+/// `SLOTS`: [`SlotRow`] by slot.
+pub const SLOTS: &str = "SLOTS";
+/// `FLOWS`: [`FlowRow`] by flow slot.
+pub const FLOWS: &str = "FLOWS";
+/// `SIGNALS`: one [`SignalsRow`].
+pub const SIGNALS: &str = "SIGNALS";
+/// `ROSTER`: the ids of the peers, in the first [`SignalsRow::peers`] entries.
+pub const ROSTER: &str = "ROSTER";
+/// `TURNS`: per-CPU round-robin counter.
+pub const TURNS: &str = "TURNS";
 
 /// Every map, in the order `status` and `xtask maps` print them.
-pub const ALL: [&str; 13] = [
+pub const ALL: [&str; 18] = [
     LOAD_TABLE,
     WORKERS,
     QUEUES,
@@ -62,6 +72,11 @@ pub const ALL: [&str; 13] = [
     XDP_COUNT,
     WORKER_COUNT,
     META,
+    SLOTS,
+    FLOWS,
+    SIGNALS,
+    ROSTER,
+    TURNS,
 ];
 
 /// Name of the read-only global that holds [`Params`].
@@ -81,9 +96,9 @@ pub const fn function_slot(function: u32, worker: u32) -> u32 {
 
 /// One node of the load table.
 ///
-/// Line 1 is what a decision reads. `sent_*` are atomic adds of the XDP programs that forward to the node; everything
-/// else in a peer's row is written by the XDP program that takes the node's reports and frames, and in this node's own
-/// row by its control thread.
+/// Line 1 is what every decision reads, line 2 what some policies read, line 3 the accounts. `sent_*` are atomic adds of the
+/// XDP programs that forward to the node, and `pressure_*` is theirs too; everything else in a peer's row is written by the
+/// XDP program that takes the node's reports and frames, and in this node's own row by its control thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, align(64))]
 pub struct LoadRow {
@@ -103,8 +118,40 @@ pub struct LoadRow {
     pub sent_ns: u64,
     /// Frames with work sent to the node.
     pub sent_frames: u64,
+    /// When the last report was taken, ns of this node's monotonic clock.
+    pub reported_at_ns: u64,
+    /// Backlog of the node, mean over about a second, ns. One word with `speed_milli` and `memory_milli`.
+    pub mean_backlog_ns: u32,
+    /// Speed of the node against this node's, thousandths; 0 = not known.
+    pub speed_milli: u16,
+    /// Share of the node's packet memory that is in use, thousandths.
+    pub memory_milli: u16,
+    /// Which part of the node's backlog lies behind a packet ([`crate::bands::Behind`]).
+    pub behind: u64,
+    /// Work sent to the node lately, as far as it still weighs, ns. One word with `pressure_us`.
+    pub pressure_ns: u32,
+    /// When `pressure_ns` was that, µs (1024 ns) of this node's monotonic clock (wrapping).
+    pub pressure_us: u32,
+    /// Position of our work when the last report was taken, ns (wrapping). One word with `marked_frames`.
+    pub marked_ns: u32,
+    /// Frames of ours sent when the last report was taken (wrapping).
+    pub marked_frames: u32,
+    /// Response time of packets sent to the node, peak-sensitive mean, ns. One word with `peak_us`.
+    pub peak_ns: u32,
+    /// When the last result came, µs (1024 ns) of this node's monotonic clock (wrapping).
+    pub peak_us: u32,
+    /// Response time of packets sent to the node, mean over the last eight, ns; 0 = none yet. One word with `service_ns`.
+    pub response_ns: u32,
+    /// Mean service time of a packet at the node, ns.
+    pub service_ns: u32,
+    /// Results that came back from the node.
+    pub completed_frames: u64,
+    /// Frames of ours that the last report includes (wrapping). One word with `flags`.
+    pub acked_frames: u32,
+    /// [`LOAD_SELF`] and others.
+    pub flags: u32,
     /// Reserved, zero.
-    pub reserved1: [u64; 3],
+    pub reserved2: [u64; 2],
     /// Newest position of the node's work that arrived here, ns (wrapping). One word with `received_epoch`.
     pub received_ns: u32,
     /// Boot epoch of the node that `received_ns` belongs to.
@@ -115,16 +162,22 @@ pub struct LoadRow {
     pub report_seq: u32,
     /// Boot epoch of the node in that report.
     pub report_epoch: u32,
-    /// When the last report was taken, ns of this node's monotonic clock.
-    pub reported_at_ns: u64,
     /// Reports taken.
     pub reports: u64,
-    /// Frames of ours that the last report includes (wrapping).
-    pub acked_frames: u32,
-    /// [`LOAD_SELF`] and others.
-    pub flags: u32,
+    /// When the node read the load in this row, µs (1024 ns) of its monotonic clock (wrapping). One word with
+    /// `stamp_epoch`.
+    pub stamp_us: u32,
+    /// Boot epoch of the node in that reading.
+    pub stamp_epoch: u32,
+    /// Loads taken from frames that were no reports.
+    pub piggybacked: u64,
+    /// What a packet's way to the node and back takes beyond the time it spends there, mean over the last 64, ns. One word
+    /// with `transit_bytes`.
+    pub transit_ns: u32,
+    /// Length of those packets, mean, bytes.
+    pub transit_bytes: u32,
     /// Reserved, zero.
-    pub reserved2: [u64; 2],
+    pub reserved3: u64,
 }
 
 /// [`LoadRow::flags`]: the row of this node itself.
@@ -158,6 +211,14 @@ pub struct WorkerRow {
     pub cpu: u32,
     /// Thread id of the worker.
     pub tid: u32,
+    /// Which part of what waits lies behind a packet ([`crate::bands::Behind`]). Written by the worker.
+    pub behind: u64,
+    /// Frames of packet memory that hold a packet. Written by the worker; one word with `frames`.
+    pub frames_in_use: u32,
+    /// Frames of packet memory.
+    pub frames: u32,
+    /// Reserved, zero.
+    pub reserved2: [u64; 6],
 }
 
 /// One AF_XDP socket (interface × queue).
@@ -211,8 +272,19 @@ pub struct FunctionRow {
     pub declared_a_ns: u32,
     /// Declared cost per unit of work, ns in Q16.
     pub declared_b_q16: u32,
+    /// Policy that places its packets ([`crate::policy::PolicyKind`] as a number). One word with `home`.
+    pub policy: u32,
+    /// Node that takes all packets of the function while it floods, plus one; 0 = none (`type-burst`).
+    pub home: u32,
+    /// [`ORDER_FLOW`] and others. One word with `reserved0`.
+    pub order: u32,
     /// Reserved, zero.
-    pub reserved1: [u64; 4],
+    pub reserved0: u32,
+    /// Packets of the function that arrived at this node's ports, in the row of worker 0 and only while a policy needs it.
+    /// Atomic add of the XDP programs.
+    pub arrivals: u64,
+    /// Reserved, zero.
+    pub reserved1: u64,
     /// Packets computed (written by the worker, as all below).
     pub samples: u64,
     /// Sum of the estimates charged for them, ns.
@@ -230,6 +302,13 @@ pub struct FunctionRow {
     /// Reserved, zero.
     pub reserved2: [u64; 3],
 }
+
+/// [`FunctionRow::order`]: results of a flow leave in the order in which its packets arrived.
+pub const ORDER_FLOW: u32 = 0;
+/// [`FunctionRow::order`]: results leave as they come.
+pub const ORDER_NONE: u32 = 1;
+/// [`FunctionRow::order`]: packets are computed where they arrive, in their order: the function keeps state of its flows.
+pub const ORDER_AFFINE: u32 = 2;
 
 /// How to reach a peer over the interconnect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -290,15 +369,69 @@ pub struct MetaRow {
     pub netns: u64,
 }
 
+/// One slot of a placing policy's plan: packets whose key or random number falls on it go to one node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct SlotRow {
+    /// Work that named the slot, ns. Atomic add of the XDP programs.
+    pub charged_ns: u64,
+    /// Node id, [`crate::plan::HERE`] or [`crate::plan::NOWHERE`]. Written by the control thread.
+    pub node: u64,
+}
+
+/// One slot of flows: packets of ordered functions take a number on arrival, and their results leave in that order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct FlowRow {
+    /// Numbers given out. Atomic add of the XDP programs.
+    pub issued: u64,
+    /// Number of the next result to leave. Written by whoever sends that result.
+    pub released: u64,
+}
+
+/// Rows of `FLOWS`. A flow's slot is the low bits of its hash; flows of one slot wait for each other.
+pub const FLOW_SLOTS: usize = 8192;
+
+/// What deciders know beyond single nodes. The control thread writes all of it but `deviation_ns`, which is the XDP
+/// program's that takes reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C, align(64))]
+pub struct SignalsRow {
+    /// CPU time that sending a packet to a peer costs, ns. One word with `receive_ns`.
+    pub send_ns: u32,
+    /// CPU time that receiving it costs, ns.
+    pub receive_ns: u32,
+    /// Time on the wire, ns. One word with `wire_ns_per_byte_q16`.
+    pub wire_ns: u32,
+    /// Time on the wire per byte, ns in Q16.
+    pub wire_ns_per_byte_q16: u32,
+    /// Share of time the workers of the live nodes are busy, thousandths. One word with `service_ns`.
+    pub utilisation_milli: u32,
+    /// Mean service time of a packet here, ns.
+    pub service_ns: u32,
+    /// Packets that arrive at a worker per ns, Q32. One word with `peers`.
+    pub arrivals_q32: u32,
+    /// Entries of `ROSTER`: peers.
+    pub peers: u32,
+    /// Median error of the predicted load of a node against its next report, ns. One word with `reserved1`.
+    pub deviation_ns: u32,
+    /// Reserved, zero.
+    pub reserved1: u32,
+    /// Reserved, zero.
+    pub reserved2: [u64; 3],
+}
+
 /// What the loader writes into the XDP object's read-only data. Constant for the life of the programs, so that the
-/// verifier removes every policy but the chosen one.
+/// verifier removes every policy but the chosen ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Params {
     /// [`ABI_VERSION`].
     pub abi: u32,
-    /// [`crate::policy::PolicyKind`] as a number.
+    /// [`crate::policy::PolicyKind`] of functions that name none, as a number.
     pub policy: u32,
+    /// Policies some function uses: bit `PolicyKind as u32` of each.
+    pub policies: u64,
     /// This node's id.
     pub node: u16,
     /// Rows of the load table that may hold a peer (largest id + 1).
@@ -309,16 +442,16 @@ pub struct Params {
     pub guard: u16,
     /// Boot epoch of this node.
     pub epoch: u32,
-    /// CPU time that sending a packet to a peer costs, ns.
-    pub send_ns: u32,
-    /// CPU time that receiving it costs, ns.
-    pub receive_ns: u32,
-    /// Time on the wire, ns.
-    pub wire_ns: u32,
-    /// Time on the wire per byte, ns in Q16.
-    pub wire_ns_per_byte_q16: u32,
     /// A redirect must be better than staying by more than this, ns.
     pub margin_ns: u32,
+    /// 0 = decisions draw random numbers; anything else makes them repeatable: drawn from this and the packet's flow.
+    pub seed: u32,
+    /// 1 = take the loads that forwards and results carry, not only those of reports.
+    pub piggyback: u32,
+    /// Reserved, zero.
+    pub reserved: u32,
+    /// The settings of the policies.
+    pub tuning: Tuning,
 }
 
 impl Params {
@@ -326,40 +459,32 @@ impl Params {
     pub const DEFAULT: Self = Self {
         abi: ABI_VERSION,
         policy: 0,
+        policies: 1,
         node: 0,
         nodes: DEFAULT_NODES as u16,
         udp_port: crate::wire::anep::UDP_PORT,
         guard: 1,
         epoch: 1,
-        send_ns: 0,
-        receive_ns: 0,
-        wire_ns: 0,
-        wire_ns_per_byte_q16: 0,
         margin_ns: 0,
+        seed: 0,
+        piggyback: 0,
+        reserved: 0,
+        tuning: Tuning::DEFAULT,
     };
-
-    /// What sending `bytes` to a peer adds to a packet's way, ns: both ends' CPU, wire and transmission time.
-    #[inline(always)]
-    pub fn forward_ns(&self, bytes: usize) -> u32 {
-        let transmission = (u64::from(self.wire_ns_per_byte_q16) * bytes as u64) >> 16;
-        saturate(u64::from(self.send_ns) + u64::from(self.receive_ns) + u64::from(self.wire_ns) + transmission)
-    }
-
-    /// CPU time a redirect burns at both ends, ns.
-    #[inline(always)]
-    pub fn redirect_cpu_ns(&self) -> u64 {
-        u64::from(self.send_ns) + u64::from(self.receive_ns)
-    }
 }
 
-const _: () = assert!(size_of::<LoadRow>() == 128);
-const _: () = assert!(size_of::<WorkerRow>() == 128);
+const _: () = assert!(size_of::<LoadRow>() == 192);
+const _: () = assert!(size_of::<WorkerRow>() == 192);
 const _: () = assert!(size_of::<QueueRow>() == 64);
 const _: () = assert!(size_of::<FunctionRow>() == 128);
 const _: () = assert!(size_of::<PeerRow>() == 16);
 const _: () = assert!(size_of::<InterfaceRow>() == 8);
 const _: () = assert!(size_of::<MetaRow>() == 48);
-const _: () = assert!(size_of::<Params>() == 40);
+const _: () = assert!(size_of::<SlotRow>() == 16);
+const _: () = assert!(size_of::<FlowRow>() == 16);
+const _: () = assert!(size_of::<SignalsRow>() == 64);
+// No padding: another setting may need a reserved word.
+const _: () = assert!(size_of::<Params>() == 44 + size_of::<Tuning>());
 
 #[cfg(test)]
 mod tests {
@@ -379,16 +504,9 @@ mod tests {
         assert_eq!(offset_of!(LoadRow, queued_milli) % 8, 0);
         assert_eq!(offset_of!(LoadRow, received_ns) % 8, 0);
         assert_eq!(offset_of!(LoadRow, report_seq) % 8, 0);
-        assert_eq!(offset_of!(LoadRow, received_ns), 64, "what a decision reads lies on one cache line");
+        assert_eq!(offset_of!(LoadRow, pressure_ns), 64, "what every decision reads lies on one cache line");
+        assert_eq!(offset_of!(LoadRow, received_ns), 128);
         assert_eq!(offset_of!(WorkerRow, discharged_ns), 64, "XDP and worker write different cache lines");
         assert_eq!(offset_of!(FunctionRow, samples), 64);
-    }
-
-    #[test]
-    fn forwarding_cost_adds_both_ends_and_the_wire() {
-        let params =
-            Params { send_ns: 1000, receive_ns: 2000, wire_ns: 500, wire_ns_per_byte_q16: 1 << 15, ..Params::DEFAULT };
-        assert_eq!(params.forward_ns(100), 3550);
-        assert_eq!(params.redirect_cpu_ns(), 3000);
     }
 }

@@ -14,6 +14,8 @@ pub enum Origin {
     Port = 0,
     /// A peer forwarded it; the frame begins with the interconnect frame's Ethernet header.
     Peer = 1,
+    /// A result that came back from a peer before its turn; the frame begins with the interconnect frame's Ethernet header.
+    Result = 2,
 }
 
 /// The record, by value.
@@ -23,8 +25,9 @@ pub struct Metadata {
     pub function: u16,
     /// Estimated processing time charged to the worker, ns. Exactly this is discharged.
     pub charged_ns: u32,
-    /// When the XDP program saw the frame, ns of the monotonic clock.
-    pub arrival_ns: u64,
+    /// When the XDP program saw the frame, 16 ns of the monotonic clock (wrapping after 68 s); see
+    /// [`Metadata::arrival_ns`].
+    pub arrival_16ns: u32,
     /// Work charged through this socket so far, this packet included, ns. All 64 bits: a full receive ring in front of a
     /// slow function loses seconds of it.
     pub position_ns: u64,
@@ -34,9 +37,27 @@ pub struct Metadata {
     pub origin: Origin,
     /// Policy that decided.
     pub policy: u8,
+    /// Slot of the packet's flow, or [`crate::wire::link::NO_FLOW`].
+    pub flow: u16,
+    /// The packet's number in its flow slot (low 32 bits).
+    pub flow_sequence: u32,
 }
 
 impl Metadata {
+    /// [`Metadata::arrival_16ns`] of a time.
+    #[inline(always)]
+    pub const fn arrival_of(now_ns: u64) -> u32 {
+        (now_ns >> 4) as u32
+    }
+
+    /// When the XDP program saw the frame, ns of the monotonic clock to 16 ns, for a reader at `now_ns` less than 68 s
+    /// later.
+    #[inline(always)]
+    pub const fn arrival_ns(&self, now_ns: u64) -> u64 {
+        let age = ((now_ns >> 4) as u32).wrapping_sub(self.arrival_16ns);
+        (now_ns >> 4).saturating_sub(age as u64) << 4
+    }
+
     /// The record's bytes.
     #[inline(always)]
     pub fn emit(&self) -> [u8; METADATA_BYTES] {
@@ -44,11 +65,13 @@ impl Metadata {
         bytes[0..2].copy_from_slice(&METADATA_MAGIC.to_ne_bytes());
         bytes[2..4].copy_from_slice(&self.function.to_ne_bytes());
         bytes[4..8].copy_from_slice(&self.charged_ns.to_ne_bytes());
-        bytes[8..16].copy_from_slice(&self.arrival_ns.to_ne_bytes());
+        bytes[8..12].copy_from_slice(&self.arrival_16ns.to_ne_bytes());
+        bytes[12..16].copy_from_slice(&self.sequence.to_ne_bytes());
         bytes[16..24].copy_from_slice(&self.position_ns.to_ne_bytes());
-        bytes[24..28].copy_from_slice(&self.sequence.to_ne_bytes());
+        bytes[24..28].copy_from_slice(&self.flow_sequence.to_ne_bytes());
         bytes[28] = self.origin as u8;
         bytes[29] = self.policy;
+        bytes[30..32].copy_from_slice(&self.flow.to_ne_bytes());
         bytes
     }
 
@@ -61,15 +84,18 @@ impl Metadata {
         Some(Self {
             function: u16::from_ne_bytes([b[2], b[3]]),
             charged_ns: u32::from_ne_bytes([b[4], b[5], b[6], b[7]]),
-            arrival_ns: u64::from_ne_bytes([b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]]),
+            arrival_16ns: u32::from_ne_bytes([b[8], b[9], b[10], b[11]]),
+            sequence: u32::from_ne_bytes([b[12], b[13], b[14], b[15]]),
             position_ns: u64::from_ne_bytes([b[16], b[17], b[18], b[19], b[20], b[21], b[22], b[23]]),
-            sequence: u32::from_ne_bytes([b[24], b[25], b[26], b[27]]),
+            flow_sequence: u32::from_ne_bytes([b[24], b[25], b[26], b[27]]),
             origin: match b[28] {
                 0 => Origin::Port,
                 1 => Origin::Peer,
+                2 => Origin::Result,
                 _ => return None,
             },
             policy: b[29],
+            flow: u16::from_ne_bytes([b[30], b[31]]),
         })
     }
 }
@@ -83,15 +109,18 @@ mod tests {
         let record = Metadata {
             function: 3,
             charged_ns: 400_000,
-            arrival_ns: 1 << 40,
+            arrival_16ns: Metadata::arrival_of(1 << 40),
             position_ns: 7,
             sequence: 9,
             origin: Origin::Peer,
             policy: 2,
+            flow: 5,
+            flow_sequence: 6,
         };
+        assert_eq!(record.arrival_ns((1 << 40) + 60_000_000_000), 1 << 40);
         let mut bytes = record.emit();
         assert_eq!(Metadata::parse(&bytes), Some(record));
-        bytes[28] = 2;
+        bytes[28] = 3;
         assert_eq!(Metadata::parse(&bytes), None);
         assert_eq!(Metadata::parse(&[0; METADATA_BYTES]), None);
     }

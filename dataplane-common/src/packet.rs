@@ -17,6 +17,15 @@ pub trait Packet {
     /// bound of a single byte, `at + 1 > end`, into `at >= end`, from which the verifier learns nothing.
     fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]>;
 
+    /// `value`, of which whoever proves this program safe forgets what it knows.
+    ///
+    /// The BPF verifier follows every path through a parser, and a loop that knows which way it went multiplies them. What is
+    /// forgotten at the end of a step is the same on every path, and one of them is followed. Elsewhere this does nothing.
+    #[inline(always)]
+    fn forget(&self, value: u32) -> u32 {
+        value
+    }
+
     /// The big-endian 16-bit number at `offset`.
     #[inline(always)]
     fn u16(&self, offset: usize) -> Option<u16> {

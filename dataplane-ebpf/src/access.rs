@@ -2,40 +2,60 @@
 //! aligned volatile words.
 
 use core::ffi::{c_long, c_void};
-use core::intrinsics::{AtomicOrdering, atomic_xadd};
+use core::intrinsics::{AtomicOrdering, atomic_cxchg, atomic_xadd};
+use core::mem::offset_of;
 use core::ptr::{addr_of, addr_of_mut, read_volatile, write_volatile};
 
 use aya_ebpf::helpers::generated::bpf_loop;
 use aya_ebpf::programs::XdpContext;
-use dataplane_common::load::{self, Here, Load, LoadView, Received, ReportStamp, Visit, WorkerLoad};
-use dataplane_common::maps::{FunctionRow, LoadRow, MAX_WORKERS, Params, function_slot};
+use dataplane_common::classify::Active;
+use dataplane_common::decay::Rate;
+use dataplane_common::feedback;
+use dataplane_common::load::{
+    self, Erl, Forwarding, Here, LoadStamp, LoadView, Received, ReportStamp, Row, Signals, Visit, Word, WorkerLoad,
+    saturate,
+};
+use dataplane_common::maps::{FunctionRow, LoadRow, MAX_WORKERS, Params, SignalsRow, function_slot};
 use dataplane_common::packet::{MAX_OFFSET, Packet};
+use dataplane_common::plan::HERE;
+use dataplane_common::policy::{Needs, needing};
+use dataplane_common::wire::anep::Anep;
 use dataplane_common::wire::link::{Header, Report};
 
-use crate::maps::{FUNCTIONS, LOAD_TABLE, WORKERS};
+use crate::maps::{FLOWS, FUNCTIONS, Found, LOAD_TABLE, ROSTER, SIGNALS, SLOTS, TURNS, WORKERS};
 
 /// Written by the loader before the programs are verified; constant afterwards.
 #[unsafe(no_mangle)]
 static PARAMS: Params = Params::DEFAULT;
 
-/// This node's parameters. Read volatile, because the compiler knows only the default.
+/// This node's parameters. The compiler knows only the default, so it must not see where the reference leads; the verifier
+/// does, and removes what they rule out.
 #[inline(always)]
-pub fn params() -> Params {
-    // SAFETY: PARAMS is a valid, initialised static of this object.
-    unsafe { read_volatile(&PARAMS) }
+pub fn params() -> &'static Params {
+    let params: &'static Params = &PARAMS;
+    // SAFETY: a valid reference is read.
+    unsafe { read_volatile(&params) }
 }
 
 /// The frame of an XDP context.
 pub struct XdpFrame {
     start: usize,
     end: usize,
+    scratch: *mut u32,
 }
 
 impl XdpFrame {
     /// The frame as it is now; a helper that moves its start invalidates it.
     #[inline(always)]
     pub fn of(ctx: &XdpContext) -> Self {
-        Self { start: ctx.data(), end: ctx.data_end() }
+        Self { start: ctx.data(), end: ctx.data_end(), scratch: core::ptr::null_mut() }
+    }
+
+    /// As [`XdpFrame::of`], with a word of this CPU's for [`Packet::forget`].
+    #[inline(always)]
+    pub fn with_scratch(ctx: &XdpContext, found: *mut Found) -> Self {
+        // SAFETY: `found` is a live map value; only an address is taken.
+        Self { scratch: unsafe { addr_of_mut!((*found).scratch) }, ..Self::of(ctx) }
     }
 }
 
@@ -43,6 +63,17 @@ impl Packet for XdpFrame {
     #[inline(always)]
     fn len(&self) -> usize {
         self.end - self.start
+    }
+
+    #[inline(always)]
+    fn forget(&self, value: u32) -> u32 {
+        if self.scratch.is_null() {
+            return value;
+        }
+        // SAFETY: a word of a live map value of this CPU, and XDP programs of one CPU do not interrupt each other.
+        unsafe { write_volatile(self.scratch, value) };
+        // SAFETY: as above.
+        unsafe { read_volatile(self.scratch) }
     }
 
     #[inline(always)]
@@ -58,6 +89,53 @@ impl Packet for XdpFrame {
         }
         // SAFETY: the N bytes at `at` lie between the frame's start and end, checked above; [u8; N] has alignment 1.
         Some(unsafe { *(at as *const [u8; N]) })
+    }
+}
+
+/// Puts what was found out about a packet away; see [`Found`].
+#[inline(always)]
+pub fn remember(found: *mut Found, active: &Active) {
+    let anep = &active.anep;
+    let value = Found {
+        type_id: u32::from(anep.type_id),
+        discard_unknown: u32::from(anep.discard_unknown),
+        payload_len: anep.payload_len() as u32,
+        trailing: active.trailing as u32,
+        has_operand: u32::from(anep.operand.is_some()),
+        operand: anep.operand.unwrap_or(0),
+        has_key: u32::from(anep.key.is_some()),
+        key: anep.key.unwrap_or(0),
+        l3: active.l3 as u32,
+        l4: active.l4 as u32,
+        v6: u32::from(active.v6),
+        udp: u32::from(active.udp),
+        scratch: 0,
+    };
+    // SAFETY: `found` is a live map value of this CPU, and XDP programs of one CPU do not interrupt each other.
+    unsafe { write_volatile(found, value) };
+}
+
+/// Reads it again: an active packet without the offsets that only workers need.
+#[inline(always)]
+pub fn recall(found: *const Found) -> Active {
+    // SAFETY: as above.
+    let found = unsafe { read_volatile(found) };
+    Active {
+        anep: Anep {
+            // The header ends where the payload begins; only its length matters from here on.
+            header_len: 0,
+            packet_len: found.payload_len as usize,
+            type_id: found.type_id as u16,
+            discard_unknown: found.discard_unknown != 0,
+            operand: if found.has_operand != 0 { Some(found.operand) } else { None },
+            key: if found.has_key != 0 { Some(found.key) } else { None },
+            ..Anep::default()
+        },
+        l3: found.l3 as usize,
+        l4: found.l4 as usize,
+        v6: found.v6 != 0,
+        udp: found.udp != 0,
+        trailing: found.trailing as usize,
     }
 }
 
@@ -80,7 +158,7 @@ pub fn add_and_get(word: *mut u64, amount: u64) -> u64 {
 
 /// Reads the aligned 8-byte word at `field`.
 #[inline(always)]
-fn read_word<T>(field: *const T) -> u64 {
+pub fn read_word<T>(field: *const T) -> u64 {
     // SAFETY: callers pass the first field of an aligned 8-byte word of a live map value.
     unsafe { read_volatile(field.cast::<u64>()) }
 }
@@ -106,8 +184,17 @@ pub fn function(function: u32, queue: u32) -> Option<FunctionRow> {
     }
     let row = FUNCTIONS.get_ptr(function_slot(function, queue))?;
     // SAFETY: `row` is a live map value; only addresses are taken.
-    let fields = unsafe { (addr_of!((*row).a_ns), addr_of!((*row).limit_ns), addr_of!((*row).declared_a_ns)) };
+    let fields = unsafe {
+        (
+            addr_of!((*row).a_ns),
+            addr_of!((*row).limit_ns),
+            addr_of!((*row).declared_a_ns),
+            addr_of!((*row).policy),
+            addr_of!((*row).order),
+        )
+    };
     let (cost, limit, declared) = (read_word(fields.0), read_word(fields.1), read_word(fields.2));
+    let policy = read_word(fields.3);
     // A row without a limit is not in use.
     if limit as u32 == 0 {
         return None;
@@ -119,97 +206,176 @@ pub fn function(function: u32, queue: u32) -> Option<FunctionRow> {
         units: (limit >> 32) as u32,
         declared_a_ns: declared as u32,
         declared_b_q16: (declared >> 32) as u32,
+        policy: policy as u32,
+        home: (policy >> 32) as u32,
+        order: read_word(fields.4) as u32,
         ..FunctionRow::default()
     })
+}
+
+/// A row of the load table.
+pub struct XdpRow(*const LoadRow);
+
+impl Row for XdpRow {
+    #[inline(always)]
+    fn word(&self, word: Word) -> u64 {
+        // SAFETY: the row is a live map value, and every `Word` is the offset of an aligned word in it.
+        let at = unsafe { self.0.byte_add(word as usize) };
+        read_word(at)
+    }
 }
 
 /// The load table as the decision sees it.
 pub struct Table {
     /// Worker that would take the packet here.
     pub worker: u32,
-    /// Rows that may hold a peer.
-    pub nodes: u32,
     /// Now, ns of the monotonic clock.
     pub now_ns: u64,
 }
 
+/// What waits at `worker`.
+#[inline(always)]
+pub fn here(worker: u32, now_ns: u64) -> Here {
+    let Some(row) = WORKERS.get_ptr(worker) else {
+        return Here::default();
+    };
+    // SAFETY: the row is a live map value, and `read` asks for offsets of aligned words in it.
+    let worker = WorkerLoad::read(|offset| read_word(unsafe { row.byte_add(offset) }));
+    worker.here(now_ns)
+}
+
 impl LoadView for Table {
+    type Row = XdpRow;
+
     #[inline(always)]
     fn here(&self) -> Here {
-        let Some(row) = WORKERS.get_ptr(self.worker) else {
-            return Here::default();
-        };
-        // SAFETY: `row` is a live map value; only addresses are taken.
-        let fields = unsafe {
-            (
-                addr_of!((*row).charged_ns),
-                addr_of!((*row).charged_packets),
-                addr_of!((*row).discharged_ns),
-                addr_of!((*row).discharged_packets),
-                addr_of!((*row).serving_since_ns),
-                addr_of!((*row).serving_charge_ns),
-            )
-        };
-        let worker = WorkerLoad {
-            discharged_ns: read_word(fields.2),
-            discharged_packets: read_word(fields.3),
-            serving_since_ns: read_word(fields.4),
-            serving_charge_ns: read_word(fields.5) as u32,
-            charged_ns: read_word(fields.0),
-            charged_packets: read_word(fields.1),
-        };
-        worker.here(self.now_ns)
+        here(self.worker, self.now_ns)
     }
 
     #[inline(always)]
-    fn visit<V: Visit>(&self, start: u32, visitor: &mut V) {
-        let mut state = Round { visitor, start: start % self.nodes.max(1), nodes: self.nodes };
+    fn peers(&self) -> u32 {
+        (signal(offset_of!(SignalsRow, arrivals_q32)) >> 32) as u32
+    }
+
+    #[inline(always)]
+    fn row(&self, node: u16) -> Option<XdpRow> {
+        LOAD_TABLE.get_ptr(u32::from(node)).map(XdpRow)
+    }
+
+    #[inline(always)]
+    fn visit<V: Visit>(&self, start: u32, stride: u32, count: u32, visitor: &mut V) {
+        let mut state = Round { visitor, start, stride, peers: self.peers() };
         let callback: unsafe extern "C" fn(u32, *mut c_void) -> c_long = visit_one::<V>;
         // SAFETY: `visit_one` matches the callback's signature, and `state` outlives the call.
-        unsafe { bpf_loop(self.nodes, callback as *mut c_void, addr_of_mut!(state).cast(), 0) };
+        unsafe { bpf_loop(count, callback as *mut c_void, addr_of_mut!(state).cast(), 0) };
     }
+
+    #[inline(always)]
+    fn signals(&self) -> Signals {
+        let first = signal(offset_of!(SignalsRow, utilisation_milli));
+        Signals {
+            utilisation_milli: first as u32,
+            service_ns: (first >> 32) as u32,
+            arrivals_q32: signal(offset_of!(SignalsRow, arrivals_q32)) as u32,
+            deviation_ns: signal(offset_of!(SignalsRow, deviation_ns)) as u32,
+        }
+    }
+
+    #[inline(always)]
+    fn forwarding(&self) -> Forwarding {
+        let cpu = signal(offset_of!(SignalsRow, send_ns));
+        let wire = signal(offset_of!(SignalsRow, wire_ns));
+        Forwarding {
+            send_ns: cpu as u32,
+            receive_ns: (cpu >> 32) as u32,
+            wire_ns: wire as u32,
+            wire_ns_per_byte_q16: (wire >> 32) as u32,
+        }
+    }
+
+    #[inline(always)]
+    fn slot(&self, slot: u32) -> u16 {
+        let Some(row) = SLOTS.get_ptr(slot) else {
+            return HERE;
+        };
+        // SAFETY: `row` is a live map value; only an address is taken.
+        read_word(unsafe { addr_of!((*row).node) }) as u16
+    }
+
+    #[inline(always)]
+    fn charge_slot(&self, slot: u32, ns: u32) {
+        if let Some(row) = SLOTS.get_ptr_mut(slot) {
+            // SAFETY: `row` is a live map value; only an address is taken.
+            add(unsafe { addr_of_mut!((*row).charged_ns) }, u64::from(ns));
+        }
+    }
+
+    #[inline(always)]
+    fn turn(&self) -> u32 {
+        let Some(turn) = TURNS.get_ptr_mut(0) else {
+            return 0;
+        };
+        // SAFETY: the value is this CPU's own, and XDP programs of one CPU do not interrupt each other.
+        unsafe {
+            *turn += 1;
+            *turn as u32
+        }
+    }
+}
+
+/// The word at `offset` of the signals.
+#[inline(always)]
+fn signal(offset: usize) -> u64 {
+    let Some(row) = SIGNALS.get_ptr(0) else {
+        return 0;
+    };
+    // SAFETY: the row is a live map value, and callers pass the offset of an aligned word in it.
+    read_word(unsafe { row.byte_add(offset) })
 }
 
 struct Round<'a, V> {
     visitor: &'a mut V,
     start: u32,
-    nodes: u32,
+    stride: u32,
+    peers: u32,
 }
 
-/// One step of `bpf_loop`: shows row `start + index` to the visitor.
+/// One step of `bpf_loop`: shows the peer at position `start + index · stride` to the visitor.
 unsafe extern "C" fn visit_one<V: Visit>(index: u32, state: *mut c_void) -> c_long {
     // SAFETY: `visit` passes a `Round<V>` that lives until `bpf_loop` returns, and nobody else has it.
     let round = unsafe { &mut *state.cast::<Round<'_, V>>() };
-    let mut node = round.start + index;
-    if node >= round.nodes {
-        node -= round.nodes;
-    }
-    if let Some(row) = LOAD_TABLE.get_ptr(node) {
-        round.visitor.node(node as u16, &load_of(row));
+    let position = u64::from(round.start) + u64::from(round.stride) * u64::from(index);
+    let position = if round.peers == 0 { 0 } else { position % u64::from(round.peers) };
+    let Some(node) = ROSTER.get_ptr(position as u32) else {
+        return 1;
+    };
+    let node = read_word(node) as u16;
+    if let Some(row) = LOAD_TABLE.get_ptr(u32::from(node)) {
+        round.visitor.node(node, &XdpRow(row));
     }
     0
 }
 
+/// How fast a load forgets a report.
 #[inline(always)]
-fn load_of(row: *const LoadRow) -> Load {
-    // SAFETY: `row` is a live map value; only addresses are taken.
-    let fields = unsafe {
-        (
-            addr_of!((*row).backlog_ns),
-            addr_of!((*row).valid_until_ns),
-            addr_of!((*row).queued_milli),
-            addr_of!((*row).sent_ns),
-        )
-    };
-    let report = read_word(fields.0);
-    let queued = read_word(fields.2);
-    Load {
-        backlog_ns: report as u32,
-        acked_ns: (report >> 32) as u32,
-        valid_until_ns: read_word(fields.1),
-        queued_milli: queued as u32,
-        workers: (queued >> 32) as u16,
-        sent_ns: read_word(fields.3) as u32,
+fn relaxation(params: &Params) -> Rate {
+    let service_ns = signal(offset_of!(SignalsRow, utilisation_milli)) >> 32;
+    Rate::of(saturate(service_ns * u64::from(params.tuning.relax_milli) / 1000))
+}
+
+/// Policies that predict loads.
+const PREDICTING: u64 = needing(Needs::PREDICTION);
+/// Policies that learn from results.
+const LEARNING: u64 = needing(Needs::RESULTS);
+
+/// Counts an arrival for `function`, when a policy wants to know.
+#[inline(always)]
+pub fn count_demand(params: &Params, function: u32) {
+    if params.policies & needing(Needs::DEMAND) != 0
+        && let Some(row) = FUNCTIONS.get_ptr_mut(function_slot(function, 0))
+    {
+        // SAFETY: `row` is a live map value; only an address is taken.
+        add(unsafe { addr_of_mut!((*row).arrivals) }, 1);
     }
 }
 
@@ -235,37 +401,196 @@ pub fn take_position(header: &Header, frames: u64) {
     }
 }
 
+/// Takes the load that a frame carries into its sender's row; false when the row has a newer one.
+#[inline(always)]
+fn take_load(params: &Params, row: *mut LoadRow, header: &Header, now_ns: u64) -> bool {
+    // SAFETY: `row` is a live map value; only addresses are taken.
+    let (stamp, report, queue) =
+        unsafe { (addr_of_mut!((*row).stamp_us), addr_of_mut!((*row).backlog_ns), addr_of_mut!((*row).queued_milli)) };
+    if !LoadStamp::from_word(read_word(stamp)).precedes(header.epoch, header.load.stamp_us) {
+        return false;
+    }
+    write_word(stamp, LoadStamp { stamp_us: header.load.stamp_us, epoch: header.epoch }.to_word());
+    let before = XdpRow(row);
+    let (sent_ns, sent_frames) = (before.word(Word::SentNs) as u32, before.word(Word::SentFrames) as u32);
+    let predicting = params.policies & PREDICTING != 0;
+    let predicted =
+        if predicting { before.predicted_ns(now_ns, relaxation(params), params.tuning.gain_milli) } else { 0 };
+    write_word(report, word(header.load.backlog_ns, load::acked_ns(&header.load, params.epoch, sent_ns)));
+    write_word(queue, word(header.load.queued_milli(), (read_word(queue) >> 32) as u32));
+    // SAFETY: `row` is a live map value; only addresses are taken.
+    let fields = unsafe {
+        (addr_of_mut!((*row).reported_at_ns), addr_of_mut!((*row).marked_ns), addr_of_mut!((*row).pressure_ns))
+    };
+    write_word(fields.0, now_ns);
+    write_word(fields.1, word(sent_ns, sent_frames));
+    if predicting {
+        let after = XdpRow(row);
+        write_word(fields.2, word(after.in_flight_ns(), (now_ns >> 10) as u32));
+        let found = saturate(after.erl_ns(Erl::Ack, now_ns));
+        if let Some(signals) = SIGNALS.get_ptr_mut(0) {
+            // SAFETY: `signals` is a live map value; only an address is taken.
+            let deviation = unsafe { addr_of_mut!((*signals).deviation_ns) };
+            let median = feedback::median(read_word(deviation) as u32, predicted.abs_diff(found));
+            write_word(deviation, word(median, 0));
+        }
+    }
+    true
+}
+
+/// Takes the load that a forward or a result carries; tells whether it was news.
+#[inline(always)]
+pub fn take_piggyback(params: &Params, header: &Header, now_ns: u64) -> bool {
+    if params.piggyback == 0 {
+        return false;
+    }
+    let Some(row) = LOAD_TABLE.get_ptr_mut(u32::from(header.source)) else {
+        return false;
+    };
+    if !take_load(params, row, header, now_ns) {
+        return false;
+    }
+    // SAFETY: `row` is a live map value; only an address is taken.
+    add(unsafe { addr_of_mut!((*row).piggybacked) }, 1);
+    true
+}
+
 /// Takes a report into its sender's row; false when it is older than the last one.
 #[inline(always)]
 pub fn take_report(params: &Params, header: &Header, report: &Report, now_ns: u64) -> bool {
     let Some(row) = LOAD_TABLE.get_ptr_mut(u32::from(header.source)) else {
         return false;
     };
-    // SAFETY: `row` is a live map value; only addresses are taken.
-    let (stamp, sent_ns, sent_frames) =
-        unsafe { (addr_of_mut!((*row).report_seq), addr_of!((*row).sent_ns), addr_of!((*row).sent_frames)) };
+    // SAFETY: `row` is a live map value; only an address is taken.
+    let stamp = unsafe { addr_of_mut!((*row).report_seq) };
     if !ReportStamp::from_word(read_word(stamp)).precedes(header.epoch, header.sequence) {
         return false;
     }
-    let (sent_ns, sent_frames) = (read_word(sent_ns) as u32, read_word(sent_frames) as u32);
-    let update = load::take_report(report, params.epoch, sent_ns, sent_frames, now_ns);
     write_word(stamp, ReportStamp { sequence: header.sequence, epoch: header.epoch }.to_word());
+    take_load(params, row, header, now_ns);
     // SAFETY: `row` is a live map value; only addresses are taken.
     let fields = unsafe {
         (
-            addr_of_mut!((*row).backlog_ns),
             addr_of_mut!((*row).queued_milli),
+            addr_of_mut!((*row).mean_backlog_ns),
+            addr_of_mut!((*row).behind),
             addr_of_mut!((*row).acked_frames),
-            addr_of_mut!((*row).reported_at_ns),
             addr_of_mut!((*row).valid_until_ns),
             addr_of_mut!((*row).reports),
         )
     };
-    write_word(fields.0, word(update.backlog_ns, update.acked_ns));
-    write_word(fields.1, word(report.queued_milli, u32::from(report.workers) | u32::from(report.busy_milli) << 16));
-    write_word(fields.2, word(update.acked_frames, 0));
-    write_word(fields.3, now_ns);
-    write_word(fields.4, update.valid_until_ns);
+    write_word(
+        fields.0,
+        word(read_word(fields.0) as u32, u32::from(report.workers) | u32::from(report.busy_milli) << 16),
+    );
+    let speed = (read_word(fields.1) >> 32) as u16;
+    write_word(fields.1, word(report.mean_backlog_ns, u32::from(speed) | u32::from(report.memory_milli) << 16));
+    write_word(fields.2, report.behind);
+    let known = header.load.received_epoch == params.epoch as u16;
+    let acked = if known { report.received_frames } else { XdpRow(row).word(Word::SentFrames) as u32 };
+    write_word(fields.3, word(acked, (read_word(fields.3) >> 32) as u32));
+    write_word(fields.4, now_ns + load::valid_for_ns(report.interval_us));
     add(fields.5, 1);
     true
+}
+
+/// Learns from a result that came back: how fast its node answers and computes, and what the way takes.
+#[inline(always)]
+pub fn take_result(params: &Params, header: &Header, now_ns: u64) {
+    let Some(row) = LOAD_TABLE.get_ptr_mut(u32::from(header.source)) else {
+        return;
+    };
+    // SAFETY: `row` is a live map value; only addresses are taken.
+    let fields = unsafe {
+        (
+            addr_of_mut!((*row).completed_frames),
+            addr_of_mut!((*row).response_ns),
+            addr_of_mut!((*row).peak_ns),
+            addr_of_mut!((*row).mean_backlog_ns),
+            addr_of_mut!((*row).transit_ns),
+        )
+    };
+    add(fields.0, 1);
+    let (charged_ns, served_ns) = (header.charged_ns, header.position_ns);
+    let response_ns = feedback::response_ns(now_ns, header.arrival_ns);
+    let known = read_word(fields.1);
+    write_word(
+        fields.1,
+        word(feedback::mean(known as u32, response_ns, 3), feedback::mean((known >> 32) as u32, served_ns, 3)),
+    );
+    if params.policies & LEARNING != 0 {
+        let (known, now_us) = (read_word(fields.2), (now_ns >> 10) as u32);
+        let age_ns = u64::from(now_us.wrapping_sub((known >> 32) as u32)) << 10;
+        let service_ns = signal(offset_of!(SignalsRow, utilisation_milli)) >> 32;
+        let forget_ns = saturate(service_ns * u64::from(params.tuning.peak_milli) / 1000);
+        write_word(fields.2, word(feedback::peak(known as u32, response_ns, age_ns, forget_ns), now_us));
+    }
+    let known = read_word(fields.3);
+    let speed = feedback::speed((known >> 32) as u16, charged_ns, served_ns);
+    write_word(fields.3, (known & !(0xffff << 32)) | u64::from(speed) << 32);
+    let known = read_word(fields.4);
+    let transit_ns = response_ns.saturating_sub(header.spent_ns);
+    write_word(
+        fields.4,
+        word(
+            feedback::mean(known as u32, transit_ns, 6),
+            feedback::mean((known >> 32) as u32, u32::from(header.length), 6),
+        ),
+    );
+}
+
+/// Notes that `charged_ns` of work went to the node of `row`.
+#[inline(always)]
+pub fn press(params: &Params, row: *mut LoadRow, now_ns: u64, charged_ns: u32) {
+    if params.policies & PREDICTING != 0 {
+        // SAFETY: `row` is a live map value; only an address is taken.
+        let pressure = unsafe { addr_of_mut!((*row).pressure_ns) };
+        write_word(pressure, load::pressed(read_word(pressure), now_ns, relaxation(params), charged_ns));
+    }
+}
+
+/// The number of a packet in its flow slot; `None` when results need not keep an order.
+#[inline(always)]
+pub fn number_in_flow(slot: u16) -> u32 {
+    let Some(row) = FLOWS.get_ptr_mut(u32::from(slot)) else {
+        return 0;
+    };
+    // SAFETY: `row` is a live map value; only an address is taken.
+    (add_and_get(unsafe { addr_of_mut!((*row).issued) }, 1) as u32).wrapping_sub(1)
+}
+
+/// Where a result stands in its flow.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// It is the next one, and has been released.
+    Now,
+    /// Others must leave before it.
+    Later,
+    /// Those after it have left already.
+    Past,
+}
+
+/// Releases the result with `number` of flow slot `slot` if it is its turn.
+#[inline(always)]
+pub fn take_turn(slot: u16, number: u32) -> Turn {
+    let Some(row) = FLOWS.get_ptr_mut(u32::from(slot)) else {
+        return Turn::Past;
+    };
+    // SAFETY: `row` is a live map value; only an address is taken.
+    let released = unsafe { addr_of_mut!((*row).released) };
+    let next = read_word(released);
+    match number.wrapping_sub(next as u32) {
+        0 if compare_and_set(released, next, next.wrapping_add(1)) => Turn::Now,
+        ahead if ahead != 0 && ahead < 1 << 31 => Turn::Later,
+        _ => Turn::Past,
+    }
+}
+
+/// Sets `*word` to `new` if it is `old`; tells whether it was.
+#[inline(always)]
+fn compare_and_set(word: *mut u64, old: u64, new: u64) -> bool {
+    // SAFETY: as for `add`.
+    let (_, was) =
+        unsafe { atomic_cxchg::<u64, { AtomicOrdering::SeqCst }, { AtomicOrdering::SeqCst }>(word, old, new) };
+    was
 }

@@ -1,18 +1,19 @@
 //! What is done with a frame once it is decided: counted, charged, given to a worker, sent to a peer or out of a port.
 
-use core::ptr::{addr_of_mut, write};
+use core::ptr::{addr_of, addr_of_mut, write};
 
 use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::xdp_action::XDP_PASS;
 use aya_ebpf::helpers::{bpf_xdp_adjust_head, bpf_xdp_adjust_meta};
 use aya_ebpf::programs::XdpContext;
-use dataplane_common::maps::{InterfaceRow, PEER_PRESENT, socket_slot};
+use dataplane_common::load::Received;
+use dataplane_common::maps::{InterfaceRow, LoadRow, PEER_PRESENT, Params, socket_slot};
 use dataplane_common::meta::{METADATA_BYTES, Metadata, Origin};
 use dataplane_common::reason::Reason;
 use dataplane_common::wire::ip::ETHERNET_BYTES;
-use dataplane_common::wire::link::{HEADER_BYTES, Header, OVERHEAD_BYTES, emit_ethernet};
+use dataplane_common::wire::link::{Carried, HEADER_BYTES, Header, NO_FLOW, OVERHEAD_BYTES, emit_ethernet};
 
-use crate::access::{add, add_and_get};
+use crate::access::{add, add_and_get, here, number_in_flow, press, read_word};
 use crate::maps::{LINKS, LOAD_TABLE, PEERS, PORTS, QUEUES, WORKERS, XDP_COUNT, XSKS};
 
 /// Counts a frame.
@@ -30,6 +31,19 @@ pub struct Charge {
     pub charged_ns: u32,
     pub arrival_ns: u64,
     pub origin: Origin,
+    pub policy: u32,
+    /// Slot of the flow and the number in it; [`Number::Next`] takes a number.
+    pub flow: u16,
+    pub number: Number,
+}
+
+/// The number of a packet in its flow.
+#[derive(Clone, Copy)]
+pub enum Number {
+    /// It has one.
+    Given(u32),
+    /// It takes the next one.
+    Next,
 }
 
 /// Why a frame cannot be given to a worker.
@@ -42,7 +56,7 @@ pub enum Refused {
 
 /// Charges the worker of the frame's queue and gives it the frame: the program must then return XDP_REDIRECT.
 #[inline(always)]
-pub fn queue(ctx: &XdpContext, interface: &InterfaceRow, charge: &Charge, policy: u32) -> Result<(), Refused> {
+pub fn queue(ctx: &XdpContext, interface: &InterfaceRow, charge: &Charge) -> Result<(), Refused> {
     let queue = ctx.rx_queue_index();
     let slot = socket_slot(interface.index, queue);
     if XSKS.redirect(slot, u64::from(XDP_PASS)).is_err() {
@@ -75,11 +89,17 @@ pub fn queue(ctx: &XdpContext, interface: &InterfaceRow, charge: &Charge, policy
     let record = Metadata {
         function: charge.function,
         charged_ns: charge.charged_ns,
-        arrival_ns: charge.arrival_ns,
+        arrival_16ns: Metadata::arrival_of(charge.arrival_ns),
         position_ns: add_and_get(fields.0, ns),
         sequence: add_and_get(fields.1, 1) as u32,
         origin: charge.origin,
-        policy: policy as u8,
+        policy: charge.policy as u8,
+        flow: charge.flow,
+        flow_sequence: match charge.number {
+            Number::Given(number) => number,
+            Number::Next if charge.flow == NO_FLOW => 0,
+            Number::Next => number_in_flow(charge.flow),
+        },
     };
     add(fields.2, ns);
     add(fields.3, 1);
@@ -91,7 +111,7 @@ pub fn queue(ctx: &XdpContext, interface: &InterfaceRow, charge: &Charge, policy
 /// Puts the interconnect header in front of the frame, charges the peer's account and points the frame at the link: the
 /// program must then return XDP_REDIRECT. False, with the frame unchanged, when the peer cannot be reached from here.
 #[inline(always)]
-pub fn forward(ctx: &XdpContext, mut header: Header, bytes: usize) -> bool {
+pub fn forward(ctx: &XdpContext, params: &Params, mut header: Header, bytes: usize) -> bool {
     let node = u32::from(header.destination);
     let (Some(peer), Some(row)) = (PEERS.get(node), LOAD_TABLE.get_ptr_mut(node)) else {
         return unreachable();
@@ -120,11 +140,31 @@ pub fn forward(ctx: &XdpContext, mut header: Header, bytes: usize) -> bool {
     let ns = u64::from(header.charged_ns);
     header.position_ns = add_and_get(sent_ns, ns) as u32;
     header.sequence = add_and_get(sent_frames, 1) as u32;
+    press(params, row, header.arrival_ns, header.charged_ns);
+    if header.flow != NO_FLOW {
+        header.flow_sequence = number_in_flow(header.flow);
+    }
+    header.load = carried(ctx.rx_queue_index(), row, header.arrival_ns);
     // SAFETY: the bytes lie between the frame's start and end, checked above; [u8; N] has alignment 1.
     unsafe { write(at as *mut [u8; ETHERNET_BYTES], ethernet) };
     // SAFETY: as above.
     unsafe { write((at + ETHERNET_BYTES) as *mut [u8; HEADER_BYTES], header.emit()) };
     true
+}
+
+/// The load of this node as a frame to the node of `row` carries it.
+#[inline(always)]
+fn carried(worker: u32, row: *const LoadRow, now_ns: u64) -> Carried {
+    let here = here(worker, now_ns);
+    // SAFETY: `row` is a live map value; only an address is taken.
+    let received = Received::from_word(read_word(unsafe { addr_of!((*row).received_ns) }));
+    Carried {
+        stamp_us: (now_ns >> 10) as u32,
+        backlog_ns: here.backlog_ns,
+        received_ns: received.position_ns,
+        received_epoch: received.epoch as u16,
+        queued: Carried::queued_of(here.queued_milli),
+    }
 }
 
 /// Notes a redirect that cannot be carried out.

@@ -15,34 +15,41 @@ mod access;
 mod act;
 mod maps;
 
-use access::{Table, XdpFrame, params};
-use act::{Charge, count};
+use access::{Table, Turn, XdpFrame, params};
+use act::{Charge, Number, count};
 use aya_ebpf::bindings::xdp_action::{XDP_DROP, XDP_PASS, XDP_REDIRECT};
 use aya_ebpf::helpers::{bpf_get_prandom_u32, bpf_ktime_get_ns};
 use aya_ebpf::macros::xdp;
 use aya_ebpf::programs::XdpContext;
-use dataplane_common::classify::{Active, Class, classify};
+use dataplane_common::classify::{Active, Class, classify, identify};
 use dataplane_common::estimate::{Cost, ept_ns};
 use dataplane_common::function::Units;
-use dataplane_common::maps::Params;
+use dataplane_common::hash::mix;
+use dataplane_common::maps::{FLOW_SLOTS, ORDER_AFFINE, ORDER_NONE, Params};
 use dataplane_common::meta::Origin;
 use dataplane_common::packet::Packet;
-use dataplane_common::policy::{Job, Verdict, decide};
+use dataplane_common::policy::{Decision, Job, Verdict, decide};
 use dataplane_common::reason::Reason;
 use dataplane_common::wire::ip::ETHERNET_BYTES;
-use dataplane_common::wire::link::{ETHERTYPE_LINK, Header, Kind, OVERHEAD_BYTES, Report};
+use dataplane_common::wire::link::{Carried, ETHERTYPE_LINK, Header, Kind, NO_FLOW, OVERHEAD_BYTES, Report};
 
 /// Frames from outside.
 #[xdp]
 pub fn dp_ingress(ctx: XdpContext) -> u32 {
     count(Reason::SeenPort);
     let params = params();
-    match classify(&XdpFrame::of(&ctx), params.udp_port) {
+    let Some(found) = maps::FOUND.get_ptr_mut(0) else {
+        return pass(Reason::PassNoSocket);
+    };
+    match classify(&XdpFrame::with_scratch(&ctx, found), params.udp_port) {
         Class::NotActive => pass(Reason::PassNotActive),
         Class::Fragment => pass(Reason::PassFragment),
         Class::Result => pass(Reason::PassResult),
         Class::Malformed(reason) => drop_frame(reason),
-        Class::Active(active) => handle_active(&ctx, &params, &active),
+        Class::Active(active) => {
+            access::remember(found, &active);
+            handle_active(&ctx, params, &access::recall(found))
+        }
     }
 }
 
@@ -74,35 +81,46 @@ fn handle_active(ctx: &XdpContext, params: &Params, active: &Active) -> u32 {
     if active.trailing > 0 {
         count(Reason::NoteTrailing);
     }
-    let bytes = XdpFrame::of(ctx).len() + OVERHEAD_BYTES;
+    let frame = XdpFrame::of(ctx);
+    let bytes = frame.len() + OVERHEAD_BYTES;
+    let identity = identify(&frame, active);
     // SAFETY: both helpers take no pointers and are available to XDP programs.
     let (now_ns, random) = unsafe { (bpf_ktime_get_ns(), bpf_get_prandom_u32()) };
-    let job = Job { now_ns, ept_ns, bytes, random };
-    let decision = decide(&job, params, &Table { worker: queue, nodes: u32::from(params.nodes), now_ns });
+    let job = Job {
+        now_ns,
+        ept_ns,
+        bytes,
+        function: function as u16,
+        home: row.home,
+        class: identity.class,
+        flow: identity.flow,
+        key: identity.key,
+        random: if params.seed == 0 { random } else { mix(u64::from(params.seed ^ identity.flow)) as u32 },
+    };
+    access::count_demand(params, function);
+    let decision = if row.order == ORDER_AFFINE {
+        Decision::LOCAL
+    } else {
+        decide(row.policy, &job, params, &Table { worker: queue, now_ns })
+    };
     #[cfg(feature = "log")]
     log_decision(ctx, active.anep.type_id, ept_ns, &decision);
-    if let Verdict::Redirect(node) = decision.verdict {
-        let forward = Header {
-            kind: Kind::Forward,
-            hops: 1,
-            source: params.node,
-            destination: node,
-            epoch: params.epoch,
-            sequence: 0,
-            charged_ns: ept_ns,
-            position_ns: 0,
-            length: (bytes - OVERHEAD_BYTES) as u16,
-            type_id: active.anep.type_id,
-            port: interface.index as u16,
-            arrival_ns: now_ns,
-        };
-        if act::forward(ctx, forward, bytes) {
-            count(Reason::Redirected);
-            return XDP_REDIRECT;
-        }
+    let flow = if row.order == ORDER_NONE { NO_FLOW } else { identity.flow as u16 & (FLOW_SLOTS as u16 - 1) };
+    if let Verdict::Redirect(node) = decision.verdict
+        && forward(ctx, params, node, &job, (active.anep.type_id, interface.index as u16, flow))
+    {
+        return XDP_REDIRECT;
     }
-    let charge = Charge { function: function as u16, charged_ns: ept_ns, arrival_ns: now_ns, origin: Origin::Port };
-    match act::queue(ctx, &interface, &charge, params.policy) {
+    let charge = Charge {
+        function: function as u16,
+        charged_ns: ept_ns,
+        arrival_ns: now_ns,
+        origin: Origin::Port,
+        policy: row.policy,
+        flow,
+        number: Number::Next,
+    };
+    match act::queue(ctx, &interface, &charge) {
         Ok(()) => {
             count(Reason::LocalQueued);
             XDP_REDIRECT
@@ -110,6 +128,34 @@ fn handle_active(ctx: &XdpContext, params: &Params, active: &Active) -> u32 {
         Err(act::Refused::NoSocket) => pass(Reason::PassNoSocket),
         Err(act::Refused::NoHeadroom) => drop_frame(Reason::DropHeadroom),
     }
+}
+
+/// Sends the packet of `job` to `node`; false, with the frame unchanged, when that cannot be done.
+#[inline(always)]
+fn forward(ctx: &XdpContext, params: &Params, node: u16, job: &Job, (type_id, port, flow): (u16, u16, u16)) -> bool {
+    let header = Header {
+        kind: Kind::Forward,
+        hops: 1,
+        source: params.node,
+        destination: node,
+        epoch: params.epoch,
+        sequence: 0,
+        charged_ns: job.ept_ns,
+        position_ns: 0,
+        length: (job.bytes - OVERHEAD_BYTES) as u16,
+        type_id,
+        port,
+        flow,
+        arrival_ns: job.now_ns,
+        flow_sequence: 0,
+        load: Carried::default(),
+        spent_ns: 0,
+    };
+    let sent = act::forward(ctx, params, header, job.bytes);
+    if sent {
+        count(Reason::Redirected);
+    }
+    sent
 }
 
 /// One line per decision with the numbers it compared.
@@ -143,11 +189,11 @@ pub fn dp_link(ctx: XdpContext) -> u32 {
         return drop_frame(Reason::DropLinkSource);
     }
     match header.kind {
-        Kind::Forward => handle_forward(&ctx, &params, &header),
+        Kind::Forward => handle_forward(&ctx, params, &header),
         Kind::Result if frame.len() < OVERHEAD_BYTES + ETHERNET_BYTES => drop_frame(Reason::DropLinkTruncated),
-        Kind::Result => handle_result(&ctx, &header),
+        Kind::Result => handle_result(&ctx, params, &header),
         Kind::Report => match Report::parse(&frame, OVERHEAD_BYTES) {
-            Ok(report) => handle_report(&params, &header, &report),
+            Ok(report) => handle_report(params, &header, &report),
             Err(reason) => drop_frame(reason),
         },
     }
@@ -166,15 +212,20 @@ fn handle_forward(ctx: &XdpContext, params: &Params, header: &Header) -> u32 {
     let Some(row) = access::function(function, ctx.rx_queue_index()) else {
         return drop_frame(Reason::DropLinkNoSocket);
     };
+    // SAFETY: the helper takes no pointers and is available to XDP programs.
+    let arrival_ns = unsafe { bpf_ktime_get_ns() };
+    take_piggyback(params, header, arrival_ns);
     let charge = Charge {
         function: function as u16,
         // A peer's estimate is not trusted beyond what this node would accept itself.
         charged_ns: if header.charged_ns > row.limit_ns { row.limit_ns } else { header.charged_ns },
-        // SAFETY: the helper takes no pointers and is available to XDP programs.
-        arrival_ns: unsafe { bpf_ktime_get_ns() },
+        arrival_ns,
         origin: Origin::Peer,
+        policy: row.policy,
+        flow: NO_FLOW,
+        number: Number::Given(0),
     };
-    match act::queue(ctx, &interface, &charge, params.policy) {
+    match act::queue(ctx, &interface, &charge) {
         Ok(()) => {
             count(Reason::ForwardQueued);
             XDP_REDIRECT
@@ -185,12 +236,64 @@ fn handle_forward(ctx: &XdpContext, params: &Params, header: &Header) -> u32 {
 }
 
 #[inline(always)]
-fn handle_result(ctx: &XdpContext, header: &Header) -> u32 {
+fn handle_result(ctx: &XdpContext, params: &Params, header: &Header) -> u32 {
+    // SAFETY: the helper takes no pointers and is available to XDP programs.
+    let now_ns = unsafe { bpf_ktime_get_ns() };
+    take_piggyback(params, header, now_ns);
+    access::take_result(params, header, now_ns);
+    if header.flow != NO_FLOW {
+        match access::take_turn(header.flow, header.flow_sequence) {
+            Turn::Now => {}
+            Turn::Past => count(Reason::NoteLate),
+            Turn::Later => return hold_result(ctx, params, header),
+        }
+    }
+    send_result(ctx, header)
+}
+
+#[inline(always)]
+fn take_piggyback(params: &Params, header: &Header, now_ns: u64) {
+    if access::take_piggyback(params, header, now_ns) {
+        count(Reason::NotePiggyback);
+    }
+}
+
+#[inline(always)]
+fn send_result(ctx: &XdpContext, header: &Header) -> u32 {
     if act::return_result(ctx, u32::from(header.port)) {
         count(Reason::ResultReturned);
         XDP_REDIRECT
     } else {
         drop_frame(Reason::DropLinkPort)
+    }
+}
+
+/// Gives a result that came before its turn to a worker, which holds it until then.
+#[inline(always)]
+fn hold_result(ctx: &XdpContext, params: &Params, header: &Header) -> u32 {
+    let Some(interface) = maps::interface(ctx) else {
+        return drop_frame(Reason::DropLinkNoSocket);
+    };
+    let charge = Charge {
+        function: 0,
+        charged_ns: 0,
+        arrival_ns: header.arrival_ns,
+        origin: Origin::Result,
+        policy: params.policy,
+        flow: header.flow,
+        number: Number::Given(header.flow_sequence),
+    };
+    match act::queue(ctx, &interface, &charge) {
+        Ok(()) => {
+            count(Reason::ResultQueued);
+            XDP_REDIRECT
+        }
+        Err(act::Refused::NoSocket) => {
+            // Out of order is better than lost.
+            count(Reason::NoteLate);
+            send_result(ctx, header)
+        }
+        Err(act::Refused::NoHeadroom) => drop_frame(Reason::DropLinkHeadroom),
     }
 }
 
@@ -215,8 +318,16 @@ pub fn dp_sink(ctx: XdpContext) -> u32 {
     };
     // SAFETY: the helper takes no pointers and is available to XDP programs.
     let arrival_ns = unsafe { bpf_ktime_get_ns() };
-    let charge = Charge { function: 0, charged_ns: 0, arrival_ns, origin: Origin::Port };
-    match act::queue(&ctx, &interface, &charge, 0) {
+    let charge = Charge {
+        function: 0,
+        charged_ns: 0,
+        arrival_ns,
+        origin: Origin::Port,
+        policy: 0,
+        flow: NO_FLOW,
+        number: Number::Given(0),
+    };
+    match act::queue(&ctx, &interface, &charge) {
         Ok(()) => XDP_REDIRECT,
         Err(_) => XDP_PASS,
     }

@@ -5,12 +5,14 @@ use aya_ebpf::btf_maps::{Array, DevMap, HashMap, PerCpuArray, XskMap};
 use aya_ebpf::macros::btf_map;
 use aya_ebpf::programs::XdpContext;
 use dataplane_common::maps::{
-    DEFAULT_NODES, FunctionRow, InterfaceRow, LoadRow, MAX_FUNCTIONS, MAX_INTERFACES, MAX_WORKERS, MetaRow,
-    PEER_PRESENT, PeerRow, QueueRow, WorkerRow,
+    DEFAULT_NODES, FLOW_SLOTS, FlowRow, FunctionRow, InterfaceRow, LoadRow, MAX_FUNCTIONS, MAX_INTERFACES, MAX_WORKERS,
+    MetaRow, PEER_PRESENT, PeerRow, QueueRow, SignalsRow, SlotRow, WorkerRow,
 };
+use dataplane_common::plan;
 use dataplane_common::reason::{REASON_STRIDE, REASONS};
 
 const MMAPABLE: usize = BPF_F_MMAPABLE as usize;
+const PLAN_SLOTS: usize = (plan::SLOTS * plan::TABLES) as usize;
 const SOCKETS: usize = MAX_INTERFACES * MAX_WORKERS;
 
 #[btf_map]
@@ -26,6 +28,18 @@ pub static WORKER_COUNT: Array<u64, { MAX_WORKERS * REASON_STRIDE }, MMAPABLE> =
 #[btf_map]
 pub static META: Array<MetaRow, 1, MMAPABLE> = Array::new();
 #[btf_map]
+pub static SLOTS: Array<SlotRow, PLAN_SLOTS, MMAPABLE> = Array::new();
+#[btf_map]
+pub static FLOWS: Array<FlowRow, FLOW_SLOTS, MMAPABLE> = Array::new();
+#[btf_map]
+pub static SIGNALS: Array<SignalsRow, 1, MMAPABLE> = Array::new();
+#[btf_map]
+pub static ROSTER: Array<u64, DEFAULT_NODES, MMAPABLE> = Array::new();
+#[btf_map]
+pub static FOUND: PerCpuArray<Found, 1> = PerCpuArray::new();
+#[btf_map]
+pub static TURNS: PerCpuArray<u64, 1> = PerCpuArray::new();
+#[btf_map]
 pub static PEERS: Array<PeerRow, DEFAULT_NODES> = Array::new();
 #[btf_map]
 pub static TYPES: HashMap<u32, u32, MAX_FUNCTIONS> = HashMap::new();
@@ -39,6 +53,30 @@ pub static PORTS: DevMap<MAX_INTERFACES> = DevMap::new();
 pub static XSKS: XskMap<SOCKETS> = XskMap::new();
 #[btf_map]
 pub static XDP_COUNT: PerCpuArray<u64, REASONS> = PerCpuArray::new();
+
+/// What classification has found out about a packet, on its way to the decision.
+///
+/// It passes through memory that the verifier knows nothing about: the hundreds of paths that end here then look the same to
+/// it, and it follows one of them instead of all. Without that, every instruction of every policy counts a hundred times
+/// against the verifier's limit of a million.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Found {
+    pub type_id: u32,
+    pub discard_unknown: u32,
+    pub payload_len: u32,
+    pub trailing: u32,
+    pub has_operand: u32,
+    pub operand: u32,
+    pub has_key: u32,
+    pub key: u32,
+    pub l3: u32,
+    pub l4: u32,
+    pub v6: u32,
+    pub udp: u32,
+    /// Where the parser's loops forget what they know.
+    pub scratch: u32,
+}
 
 /// Index of the function that `type_id` names.
 #[inline(always)]

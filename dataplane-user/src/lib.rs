@@ -4,6 +4,7 @@
 //! | module | concern |
 //! |---|---|
 //! | [`config`] | the configuration file: format, defaults, all errors at once |
+//! | [`catalogue`] | what functions, policies, settings and counters there are |
 //! | [`advice`] | an errno of a set-up step → its cause and what to do |
 //! | [`xsk`] | AF_XDP: UMEM, frames, rings, sockets |
 //! | [`maps`] | pinned and mapped BPF maps |
@@ -13,18 +14,23 @@
 //! | [`functions`] | packet functions, one file each |
 //! | [`process`] | what a worker does to one packet, over bytes only |
 //! | [`port`] | what a worker needs of a socket |
+//! | [`queue`] | the packets that wait in a worker, in order of service |
 //! | [`worker`] | the packet loop |
 //! | [`samples`] | measurements on their way from worker to control thread |
 //! | [`reporter`] | load reports to the peers |
 //! | [`node`] | a running node: all of the above, started and stopped in order |
 //! | [`status`] | what a node looks like from outside, read from its pins |
+//! | [`explain`] | what a node would do with a packet now, and why |
 //!
 //! `unsafe` is allowed in `xsk`, `maps` and `sys` only.
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
 pub mod advice;
+pub mod catalogue;
 pub mod config;
+pub mod control;
+pub mod explain;
 pub mod functions;
 pub mod kernel_log;
 #[expect(unsafe_code, reason = "maps memory that XDP programs share")]
@@ -32,7 +38,9 @@ pub mod maps;
 pub mod node;
 pub mod port;
 pub mod process;
+pub mod queue;
 pub mod reporter;
+pub mod resequence;
 pub mod samples;
 pub mod status;
 #[expect(unsafe_code, reason = "system calls without a safe wrapper")]

@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand};
-use dataplane_common::policy::PolicyKind;
-use dataplane_common::reason::{Reason, Stage};
+use dataplane_user::catalogue;
 use dataplane_user::config::{self, Config};
-use dataplane_user::functions::Builtin;
+use dataplane_user::explain::{self, Question};
 use dataplane_user::maps::{DEFAULT_BPFFS, PinDir, PinError};
 use dataplane_user::node::{Node, embedded_object, known_functions};
 use dataplane_user::status::{self, Status};
@@ -40,6 +39,8 @@ enum Action {
     Run(Run),
     /// Show a running node: workers, peers, functions, ledger.
     Status(StatusArgs),
+    /// Explain what a running node would do with a packet now, and why.
+    Explain(Explain),
     /// Stop nodes of this host and remove their pins, also those that a killed process left.
     Unload(Unload),
     /// Check or print a configuration.
@@ -47,8 +48,8 @@ enum Action {
     Config(ConfigCommand),
     /// List packet functions.
     Functions,
-    /// List policies.
-    Policies,
+    /// List policies: where they can run, what they need; or their settings.
+    Policies(Policies),
     /// List counters: what can happen to a frame.
     Counters,
     /// Remove a node's pins when its process ends (started by `run`).
@@ -85,6 +86,55 @@ struct StatusArgs {
     json: bool,
     #[command(flatten)]
     bpffs: Bpffs,
+}
+
+#[derive(Args)]
+struct Explain {
+    /// Node.
+    #[arg(value_parser = node_name)]
+    node: String,
+    /// The configuration that the node was started with: the programs' parameters are in no map.
+    #[arg(short, long, value_name = "FILE")]
+    config: PathBuf,
+    /// Function that the packet names.
+    #[arg(short, long, value_name = "NAME")]
+    function: String,
+    /// Payload.
+    #[arg(short, long, value_name = "BYTES", default_value_t = 64, value_parser = clap::value_parser!(u16).range(..=65_000))]
+    length: u16,
+    /// Operand; without it the packet has none.
+    #[arg(short, long, value_name = "N")]
+    operand: Option<u32>,
+    /// Service class, 0 (lowest) to 7.
+    #[arg(long, value_name = "C", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=7))]
+    class: u8,
+    /// Hash of the flow.
+    #[arg(long, value_name = "HASH", default_value = "0", value_parser = hash)]
+    flow: u32,
+    /// Hash of what the packet is about; without it, that of its flow.
+    #[arg(long, value_name = "HASH", value_parser = hash)]
+    key: Option<u32>,
+    /// Worker of the queue that the packet arrives on.
+    #[arg(short, long, value_name = "W", default_value_t = 0)]
+    worker: u32,
+    /// The random number that the decision gets; without it, one is drawn.
+    #[arg(long, value_name = "N", value_parser = hash)]
+    random: Option<u32>,
+    /// JSON.
+    #[arg(short, long)]
+    json: bool,
+    #[command(flatten)]
+    bpffs: Bpffs,
+}
+
+#[derive(Args)]
+struct Policies {
+    /// List their settings instead: keys, defaults, what is accepted.
+    #[arg(long)]
+    settings: bool,
+    /// JSON.
+    #[arg(short, long)]
+    json: bool,
 }
 
 #[derive(Args)]
@@ -133,15 +183,22 @@ fn node_name(text: &str) -> Result<String, String> {
     )
 }
 
+/// 32 bits, decimal or hexadecimal.
+fn hash(text: &str) -> Result<u32, String> {
+    let parsed = text.strip_prefix("0x").map_or_else(|| text.parse(), |digits| u32::from_str_radix(digits, 16));
+    parsed.map_err(|error| format!("{error}; write 32 bits, decimal or 0x and hexadecimal"))
+}
+
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Action::Run(options) => run(&options),
         Action::Status(options) => show_status(&options),
+        Action::Explain(options) => explain(&options),
         Action::Unload(options) => unload(&options),
         Action::Config(command) => configure(&command),
-        Action::Functions => print(functions()),
-        Action::Policies => print(policies()),
-        Action::Counters => print(counters()),
+        Action::Functions => print(catalogue::functions()),
+        Action::Policies(options) => policies(&options),
+        Action::Counters => print(catalogue::counters()),
         Action::Janitor(options) => janitor(&options),
     };
     match done {
@@ -291,6 +348,31 @@ fn show_status(options: &StatusArgs) -> Result<()> {
     })
 }
 
+fn explain(options: &Explain) -> Result<()> {
+    let config = Config::load(&options.config, &known_functions())?;
+    let question = Question {
+        function: &options.function,
+        worker: options.worker,
+        length: options.length,
+        operand: options.operand,
+        class: options.class,
+        flow: options.flow,
+        key: options.key,
+        random: options.random,
+    };
+    let explanation = explain::explain(&PinDir::of(&options.bpffs.bpffs, &options.node), &config, &question)?;
+    print(if options.json { serde_json::to_string(&explanation)? + "\n" } else { explanation.to_string() })
+}
+
+fn policies(options: &Policies) -> Result<()> {
+    print(match (options.settings, options.json) {
+        (false, false) => catalogue::policies_table(),
+        (false, true) => serde_json::to_string(&catalogue::policies())? + "\n",
+        (true, false) => catalogue::settings_table(),
+        (true, true) => serde_json::to_string(&config::settings().collect::<Vec<_>>())? + "\n",
+    })
+}
+
 fn unload(options: &Unload) -> Result<()> {
     let bpffs = &options.bpffs.bpffs;
     let dirs = match &options.node {
@@ -352,23 +434,4 @@ fn configure(command: &ConfigCommand) -> Result<()> {
             ))
         }
     }
-}
-
-fn functions() -> String {
-    let line =
-        |function: &Builtin| format!("{:<10} {:#06x}  {}\n", function.name(), function.type_id(), function.help());
-    Builtin::ALL.iter().map(line).collect()
-}
-
-fn policies() -> String {
-    PolicyKind::ALL.iter().map(|kind| format!("{:<10} {}\n", kind.name(), kind.help())).collect()
-}
-
-fn counters() -> String {
-    let stage = |reason: &Reason| match reason.stage() {
-        Stage::Port => "port",
-        Stage::Link => "link",
-        Stage::Worker => "worker",
-    };
-    Reason::ALL.iter().map(|reason| format!("{:<28} {:<7} {}\n", reason.name(), stage(reason), reason.help())).collect()
 }

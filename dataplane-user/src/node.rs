@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Release;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -13,14 +13,15 @@ use anyhow::{Context, Result, bail};
 use aya::programs::links::FdLink;
 use dataplane_common::maps::{
     FunctionRow, INTERFACE_LINK, INTERFACE_PORT, InterfaceRow, MetaRow, PEER_PRESENT, PeerRow, QUEUE_BOUND,
-    QUEUE_ZERO_COPY, QueueRow, WorkerRow, function_slot, socket_slot,
+    QUEUE_ZERO_COPY, QueueRow, SignalsRow, WorkerRow, function_slot, socket_slot,
 };
 use dataplane_common::reason::Reason;
-use dataplane_common::report::Intervals;
+use dataplane_common::report;
 use dataplane_common::wire::ip::ETHERNET_BYTES;
 
 use crate::advice;
 use crate::config::{self, Config};
+use crate::control::Control;
 use crate::functions::Builtin;
 use crate::kernel_log::KernelLog;
 use crate::maps::tables::{pair, set};
@@ -35,6 +36,9 @@ use crate::xsk::{Umem, UmemConfig, Xsk, XskConfig, ZeroCopy};
 
 /// Fewest entries of a socket's rings.
 const SMALLEST_RING: u32 = 64;
+/// How long a result waits for an earlier one of its flow. Longer than a function may take by default and a queue in front
+/// of it usually is; a result that was lost holds its flow up for so long.
+const PATIENCE: Duration = Duration::from_millis(50);
 /// How long a stopping node waits for packets it holds and for results of packets it has sent to peers.
 const DRAIN: Duration = Duration::from_millis(200);
 
@@ -101,6 +105,7 @@ impl Node {
         let mut object = Object::load(object, params, sizes).map_err(with_advice(advice::Operation::LoadObject))?;
         let peers = fill(&mut object, config, &interfaces)?;
         let tables = Arc::new(object.tables()?);
+        write_costs(&tables, config, &peers);
         write_meta(&tables, config, epoch, &sizes);
         object.pin(pins.dir())?;
         let mut node = Self {
@@ -131,6 +136,8 @@ impl Node {
                 epoch,
                 checks: Checks { udp_port: config.active.udp_port, udp_checksum: config.active.verify_udp_checksum },
                 spin: Duration::from_nanos(config.workers.spin_ns.into()),
+                discipline: config.params(epoch).tuning.discipline,
+                patience: PATIENCE,
             };
             workers.push((*cpu, self.open_worker(config, settings, functions, &exchange)?));
             exchanges.push(exchange);
@@ -145,19 +152,18 @@ impl Node {
         for kind in [InterfaceKind::Link, InterfaceKind::Port] {
             self.attach(kind)?;
         }
-        let intervals =
-            Intervals { busy_us: config.reports.interval_ns / 1000, idle_us: config.reports.idle_interval_ns / 1000 };
         let reporter = Reporter::new(
             Arc::clone(&self.tables),
-            peers,
+            peers.clone(),
             socket,
             (config.node.id, epoch),
             config.workers.cpus.len() as u32,
-            intervals,
+            report_plan(config),
         );
+        let control = Control::new(Arc::clone(&self.tables), config, &peers);
         let publisher = Publisher::new(Arc::clone(&self.tables), exchanges, functions.len())?;
         let log = self.object.log();
-        self.reporter = Some(spawn_reporter(reporter, publisher, log, &self.stop_reporter, &self.draining)?);
+        self.reporter = Some(spawn_reporter(reporter, control, publisher, log, &self.stop_reporter, &self.draining)?);
         Ok(())
     }
 
@@ -317,7 +323,7 @@ impl Node {
     fn is_quiet(&self) -> bool {
         let is_home = || {
             let count = |reason| self.object.count(reason).unwrap_or_default();
-            count(Reason::ResultReturned) >= count(Reason::Redirected)
+            count(Reason::ResultReturned) + count(Reason::ResultQueued) >= count(Reason::Redirected)
         };
         let is_idle = |worker| {
             let load = self.tables.worker_load(worker);
@@ -387,6 +393,8 @@ fn fill(object: &mut Object, config: &Config, interfaces: &[Attached]) -> Result
             type_id: function.type_id.into(),
             declared_a_ns: prior.a_ns,
             declared_b_q16: prior.b_q16,
+            policy: function.policy as u32,
+            order: function.order.id(),
             builtin: Builtin::ALL.iter().position(|known| *known == builtin).unwrap_or_default() as u32,
             ..FunctionRow::default()
         };
@@ -409,6 +417,32 @@ fn fill(object: &mut Object, config: &Config, interfaces: &[Attached]) -> Result
         peers.push(PeerAddress { node: peer.id, ifindex, mac: peer.mac, source_mac });
     }
     Ok(peers)
+}
+
+/// When the node reports.
+fn report_plan(config: &Config) -> report::Plan {
+    let params = config.params(1);
+    report::Plan {
+        mode: config.reports.mode,
+        busy_us: config.reports.interval_ns / 1000,
+        idle_us: config.reports.idle_interval_ns / 1000,
+        gap_us: config.reports.min_gap_ns / 1000,
+        finish_percent: config.reports.finish_share,
+        threshold_milli: params.tuning.threshold_milli,
+        recovery_milli: params.tuning.recovery_milli,
+    }
+}
+
+/// Tells deciders who the peers are and what forwarding to them costs.
+fn write_costs(tables: &Tables, config: &Config, peers: &[PeerAddress]) {
+    for (position, peer) in (0..).zip(peers) {
+        tables.roster.row(position).word(0).store(peer.node.into(), Relaxed);
+    }
+    let row = tables.signals.row(0);
+    let cost = &config.forwarding;
+    set(row, offset_of!(SignalsRow, send_ns), pair(cost.send_ns, cost.receive_ns));
+    set(row, offset_of!(SignalsRow, wire_ns), pair(cost.wire_ns, cost.wire_ns_per_byte_q16()));
+    set(row, offset_of!(SignalsRow, arrivals_q32), pair(0, peers.len() as u32));
 }
 
 fn write_meta(tables: &Tables, config: &Config, epoch: u32, sizes: &Sizes) {
@@ -464,6 +498,7 @@ fn pin_to(cpu: u32) -> Result<()> {
 
 fn spawn_reporter(
     mut reporter: Reporter,
+    mut control: Control,
     mut publisher: Publisher,
     mut log: Option<KernelLog>,
     stop: &Arc<AtomicBool>,
@@ -476,7 +511,9 @@ fn spawn_reporter(
             log.flush();
         }
     };
-    Ok(thread::Builder::new().name("reporter".into()).spawn(move || reporter.run(&stop, &draining, &mut slow_turn))?)
+    Ok(thread::Builder::new()
+        .name("reporter".into())
+        .spawn(move || reporter.run(&stop, &draining, |now_ns| control.turn(now_ns), &mut slow_turn))?)
 }
 
 fn empty_samples(functions: usize) -> Result<Samples> {

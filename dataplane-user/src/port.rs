@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use crate::xsk::{Batch, Umem, Xsk};
+use crate::xsk::{Batch, Counters, RingLevels, Umem, Xsk};
 
 /// What the kernel says it dropped or refused on a socket (`XDP_STATISTICS`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +31,9 @@ pub trait Port {
 
     /// What the kernel dropped or refused so far.
     fn losses(&self) -> Losses;
+
+    /// Frames the kernel has to receive into that hold no packet yet.
+    fn vacant(&self) -> u32;
 
     /// The descriptor to poll for received packets.
     fn poll_fd(&self) -> Option<BorrowedFd<'_>>;
@@ -67,7 +70,18 @@ impl Port for Xsk {
         }
     }
 
+    fn vacant(&self) -> u32 {
+        vacant(self.counters(), self.levels())
+    }
+
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.as_fd())
     }
+}
+
+/// [`Port::vacant`] of a socket: given to the fill ring and neither taken from the receive ring nor waiting there.
+pub(crate) fn vacant(counters: &Counters, levels: RingLevels) -> u32 {
+    let taken = counters.received + counters.bad_rx_descriptors;
+    let vacant = counters.refilled.saturating_sub(taken).saturating_sub(levels.rx.into());
+    u32::try_from(vacant).unwrap_or(u32::MAX)
 }

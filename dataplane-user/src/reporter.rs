@@ -9,17 +9,23 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
+use dataplane_common::bands::Behind;
+use dataplane_common::decay;
 use dataplane_common::load::{Received, saturate};
 use dataplane_common::maps::{LOAD_SELF, LoadRow, WorkerRow};
-use dataplane_common::report::Intervals;
-use dataplane_common::wire::link::{Header, Kind, REPORT_FRAME_BYTES, Report, emit_ethernet};
+use dataplane_common::reason::Reason;
+use dataplane_common::report::{Moment, Plan, Schedule};
+use dataplane_common::wire::link::{Carried, Header, Kind, NO_FLOW, REPORT_FRAME_BYTES, Report, emit_ethernet};
 use rustix::thread::ClockId;
 use rustix::time::Timespec;
 
 use crate::maps::Tables;
-use crate::maps::tables::{pair, set};
+use crate::maps::tables::{add_own, pair, set};
 use crate::sys::PacketSocket;
 use crate::worker::monotonic_ns;
+
+/// Time over which the mean backlog is taken, ns.
+const MEAN_NS: u32 = 1_000_000_000;
 
 /// A peer and the way to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,11 +49,13 @@ pub struct Reporter {
     node: u16,
     epoch: u32,
     workers: u32,
-    intervals: Intervals,
+    schedule: Schedule,
     sequence: u32,
     last: Snapshot,
-    /// Reports the kernel refused to send (link down, no memory); the peers see them as lost.
-    unsent: u64,
+    /// Backlog of a worker, mean over about the last [`MEAN_NS`], ns.
+    mean_backlog_ns: u32,
+    /// Which part of the workers' backlog lies behind a packet of each band, the mean over the workers.
+    behind: u64,
 }
 
 /// What the workers had done at a moment.
@@ -56,8 +64,18 @@ struct Snapshot {
     at_ns: u64,
     busy_ns: u64,
     charged_packets: u64,
+    discharged_packets: u64,
     backlog_ns: u64,
     queued_milli: u64,
+    frames_in_use: u64,
+    frames: u64,
+}
+
+impl Snapshot {
+    /// Share of packet memory in use, thousandths.
+    fn memory_milli(&self) -> u16 {
+        (self.frames_in_use * 1000).checked_div(self.frames).unwrap_or(0).min(1000) as u16
+    }
 }
 
 impl Reporter {
@@ -68,15 +86,33 @@ impl Reporter {
         socket: PacketSocket,
         (node, epoch): (u16, u32),
         workers: u32,
-        intervals: Intervals,
+        plan: Plan,
     ) -> Self {
-        let (last, received) = (Snapshot::default(), vec![(Received::default(), 0); peers.len()]);
-        Self { tables, peers, received, socket, node, epoch, workers, intervals, sequence: 0, last, unsent: 0 }
+        Self {
+            received: vec![(Received::default(), 0); peers.len()],
+            tables,
+            peers,
+            socket,
+            node,
+            epoch,
+            workers,
+            schedule: Schedule::new(plan),
+            sequence: 0,
+            last: Snapshot::default(),
+            mean_backlog_ns: 0,
+            behind: 0,
+        }
     }
 
     /// Reports until `stop` is set; while `draining` is set, reports say that this node is full, so that no policy of any
-    /// peer chooses it. `slow_turn` is called about every 100 ms.
-    pub fn run(&mut self, stop: &AtomicBool, draining: &AtomicBool, mut slow_turn: impl FnMut()) {
+    /// peer chooses it. `turn` is called after every report with the time, `slow_turn` about every 100 ms.
+    pub fn run(
+        &mut self,
+        stop: &AtomicBool,
+        draining: &AtomicBool,
+        mut turn: impl FnMut(u64),
+        mut slow_turn: impl FnMut(),
+    ) {
         // The default slack of 50 µs would be half an interval; a failure only leaves it there.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let mut slow_at = 0;
@@ -86,13 +122,14 @@ impl Reporter {
                 slow_turn();
                 slow_at = now + 100_000_000;
             }
-            let next_us = self.report(now, draining.load(Relaxed));
-            sleep_until(now + u64::from(next_us) * 1000);
+            self.look(now, draining.load(Relaxed));
+            turn(now);
+            sleep_until(now + u64::from(self.schedule.look_us().max(1)) * 1000);
         }
     }
 
-    /// Sends one report to every peer, and returns the time to the next, µs.
-    pub fn report(&mut self, now_ns: u64, draining: bool) -> u32 {
+    /// Reports to every peer if a report is due.
+    fn look(&mut self, now_ns: u64, draining: bool) {
         // What was received is read before the backlog: a frame that arrives in between is counted twice for one interval,
         // never missed.
         for index in 0..self.peers.len() {
@@ -102,22 +139,39 @@ impl Reporter {
         if draining {
             (snapshot.backlog_ns, snapshot.queued_milli) = (u64::MAX, u64::MAX);
         }
-        let busy = snapshot.backlog_ns > 0 || snapshot.charged_packets != self.last.charged_packets;
         let elapsed = now_ns.saturating_sub(self.last.at_ns).max(1);
         let busy_ns = snapshot.busy_ns.saturating_sub(self.last.busy_ns) / u64::from(self.workers);
         let busy_milli = (busy_ns.saturating_mul(1000) / elapsed).min(1000) as u16;
-        let interval_us = self.intervals.next_us(busy);
+        let moment = Moment {
+            now_ns,
+            finished: snapshot.discharged_packets,
+            waiting: saturate(snapshot.queued_milli / 1000),
+            is_busy: snapshot.backlog_ns > 0 || snapshot.charged_packets != self.last.charged_packets,
+            load_milli: busy_milli.into(),
+        };
+        let Some(interval_us) = self.schedule.due(&moment) else { return };
+        self.follow(&snapshot, elapsed);
         self.sequence = self.sequence.wrapping_add(1);
         for index in 0..self.peers.len() {
             let peer = self.peers[index];
             let frame = self.frame(&peer, self.received[index], &snapshot, busy_milli, interval_us);
-            if self.socket.send(peer.ifindex, &frame).is_err() {
-                self.unsent += 1;
-            }
+            let sent = self.socket.send(peer.ifindex, &frame);
+            let reason = if sent.is_ok() { Reason::ReportSent } else { Reason::DropReportUnsent };
+            // Worker 0 has the row, but no worker counts these.
+            add_own(self.tables.count(0, reason), 1);
         }
         self.show(&snapshot, busy_milli);
         self.last = snapshot;
-        interval_us
+    }
+
+    /// Moves the mean backlog towards the present one.
+    fn follow(&mut self, snapshot: &Snapshot, elapsed_ns: u64) {
+        let backlog_ns = saturate(snapshot.backlog_ns / u64::from(self.workers));
+        let kept = decay::after(u32::MAX, elapsed_ns, MEAN_NS);
+        let weigh = |ns: u32, weight: u32| (u64::from(ns) * u64::from(weight)) >> 32;
+        self.mean_backlog_ns = saturate(weigh(self.mean_backlog_ns, kept) + weigh(backlog_ns, u32::MAX - kept));
+        let shares = (0..self.workers).map(|worker| self.tables.worker_load(worker).behind);
+        self.behind = Behind::mean(shares).0;
     }
 
     fn snapshot(&self, now_ns: u64) -> Snapshot {
@@ -128,7 +182,11 @@ impl Reporter {
             sum.backlog_ns += u64::from(here.backlog_ns);
             sum.queued_milli += u64::from(here.queued_milli);
             sum.charged_packets = sum.charged_packets.wrapping_add(load.charged_packets);
+            sum.discharged_packets = sum.discharged_packets.wrapping_add(load.discharged_packets);
             let row = self.tables.workers.row(worker);
+            let memory = row.word(offset_of!(WorkerRow, frames_in_use)).load(Relaxed);
+            sum.frames_in_use += memory & u64::from(u32::MAX);
+            sum.frames += memory >> 32;
             sum.busy_ns = sum.busy_ns.wrapping_add(row.word(offset_of!(WorkerRow, busy_ns)).load(Relaxed));
             if load.serving_since_ns != 0 {
                 sum.busy_ns = sum.busy_ns.wrapping_add(now_ns.saturating_sub(load.serving_since_ns));
@@ -165,17 +223,26 @@ impl Reporter {
             length: 0,
             type_id: 0,
             port: 0,
+            flow: NO_FLOW,
             arrival_ns: 0,
+            flow_sequence: 0,
+            load: Carried {
+                stamp_us: (snapshot.at_ns >> 10) as u32,
+                backlog_ns: saturate(snapshot.backlog_ns / u64::from(self.workers)),
+                received_ns: received.position_ns,
+                received_epoch: received.epoch as u16,
+                queued: Carried::queued_of(saturate(snapshot.queued_milli / u64::from(self.workers))),
+            },
+            spent_ns: 0,
         };
         let body = Report {
-            backlog_ns: saturate(snapshot.backlog_ns / u64::from(self.workers)),
-            queued_milli: saturate(snapshot.queued_milli / u64::from(self.workers)),
-            received_ns: received.position_ns,
-            received_epoch: received.epoch,
+            behind: self.behind,
+            mean_backlog_ns: self.mean_backlog_ns,
             received_frames: frames,
-            busy_milli,
-            workers: self.workers as u16,
             interval_us,
+            workers: self.workers as u16,
+            busy_milli,
+            memory_milli: snapshot.memory_milli(),
         };
         let mut frame = [0u8; REPORT_FRAME_BYTES];
         let (ethernet, rest) = frame.split_at_mut(14);
@@ -193,6 +260,9 @@ impl Reporter {
         let queued_milli = saturate(snapshot.queued_milli / u64::from(self.workers));
         set(row, offset_of!(LoadRow, backlog_ns), pair(backlog_ns, 0));
         set(row, offset_of!(LoadRow, queued_milli), pair(queued_milli, self.workers | u32::from(busy_milli) << 16));
+        let memory = u32::from(snapshot.memory_milli()) << 16;
+        set(row, offset_of!(LoadRow, mean_backlog_ns), pair(self.mean_backlog_ns, memory | 1000));
+        set(row, offset_of!(LoadRow, behind), self.behind);
         set(row, offset_of!(LoadRow, reported_at_ns), snapshot.at_ns);
         set(row, offset_of!(LoadRow, reports), u64::from(self.sequence));
         set(row, offset_of!(LoadRow, acked_frames), pair(0, LOAD_SELF));
@@ -209,6 +279,7 @@ fn sleep_until(at_ns: u64) {
 mod tests {
     use super::*;
     use crate::maps::tables::tests::tables;
+    use dataplane_common::report::Mode;
     use dataplane_common::wire::ip::ETHERNET_BYTES;
     use dataplane_common::wire::link::OVERHEAD_BYTES;
 
@@ -228,8 +299,17 @@ mod tests {
         set(tables.workers.row(0), offset_of!(WorkerRow, charged_ns), 3000);
         set(tables.workers.row(1), offset_of!(WorkerRow, charged_ns), 1000);
         set(tables.workers.row(1), offset_of!(WorkerRow, charged_packets), 2);
-        let intervals = Intervals { busy_us: 100, idle_us: 1000 };
-        let mut reporter = Reporter::new(Arc::clone(&tables), vec![peer], socket, (1, 42), 2, intervals);
+        let plan = Plan {
+            mode: Mode::Periodic,
+            busy_us: 100,
+            idle_us: 1000,
+            gap_us: 20,
+            finish_percent: 50,
+            threshold_milli: 700,
+            recovery_milli: 500,
+        };
+        set(tables.workers.row(0), offset_of!(WorkerRow, frames_in_use), pair(300, 1000));
+        let mut reporter = Reporter::new(Arc::clone(&tables), vec![peer], socket, (1, 42), 2, plan);
 
         let snapshot = reporter.snapshot(10);
         let frame = reporter.frame(&peer, reporter.account_of(3), &snapshot, 500, 100);
@@ -237,21 +317,24 @@ mod tests {
         assert_eq!((header.kind, header.source, header.destination), (Kind::Report, 1, 3));
         assert_eq!((header.epoch, header.position_ns), (42, 77));
         let report = Report::parse(frame.as_slice(), OVERHEAD_BYTES).unwrap();
-        assert_eq!((report.backlog_ns, report.queued_milli), (2000, 1000));
-        assert_eq!((report.received_ns, report.received_epoch, report.received_frames), (55, 9, 6));
+        assert_eq!((header.load.backlog_ns, header.load.queued_milli()), (2000, 1000));
+        assert_eq!((header.load.received_ns, header.load.received_epoch, report.received_frames), (55, 9, 6));
         assert_eq!((report.busy_milli, report.workers, report.interval_us), (500, 2, 100));
+        assert_eq!(report.memory_milli, 300);
 
-        assert_eq!(reporter.report(1_000_000, false), 100, "busy");
-        assert_eq!(reporter.unsent, 1, "no such interface");
-        let own = tables.load.row(1).word(offset_of!(LoadRow, backlog_ns)).load(Relaxed);
-        assert_eq!(own, 2000);
+        reporter.look(1_000_000, false);
+        assert_eq!(reporter.schedule.look_us(), 100, "busy");
+        assert_eq!(tables.count(0, Reason::DropReportUnsent).load(Relaxed), 1, "no such interface");
+        let own = || tables.load.row(1).word(offset_of!(LoadRow, backlog_ns)).load(Relaxed);
+        assert_eq!(own(), 2000);
         for worker in 0..2 {
             let charged = tables.workers.row(worker).word(offset_of!(WorkerRow, charged_ns)).load(Relaxed);
             set(tables.workers.row(worker), offset_of!(WorkerRow, discharged_ns), charged);
         }
-        assert_eq!(reporter.report(2_000_000, false), 1000, "idle");
-        assert_eq!(reporter.report(3_000_000, true), 100, "draining");
-        let own = tables.load.row(1).word(offset_of!(LoadRow, backlog_ns)).load(Relaxed);
-        assert_eq!(own, u64::from(u32::MAX));
+        reporter.look(2_000_000, false);
+        assert_eq!(reporter.schedule.look_us(), 1000, "idle");
+        reporter.look(3_000_000, true);
+        assert_eq!(reporter.schedule.look_us(), 100, "draining");
+        assert_eq!(own(), u64::from(u32::MAX));
     }
 }

@@ -1,23 +1,28 @@
 //! What a node looks like from outside: everything is read from its pinned maps, so it works for every node of the host,
 //! whatever namespace it runs in, and as long as its pins exist.
 
-use std::fmt::{self, Write as _};
+mod show;
+
 use std::path::Path;
 
-use aya::maps::{Array, Map, MapData, PerCpuArray};
+use aya::maps::{Array, Map, MapData, MapError, PerCpuArray};
+use dataplane_common::bands::Behind;
 use dataplane_common::ledger::{Counters, Ledger};
-use dataplane_common::load::{Load, WorkerLoad};
+use dataplane_common::load::{Erl, Row as _, WorkerLoad};
 use dataplane_common::maps::{
     self as names, FunctionRow, LoadRow, MetaRow, PEER_PRESENT, PeerRow, QUEUE_BOUND, QUEUE_ZERO_COPY, QueueRow,
-    WorkerRow, function_slot, socket_slot,
+    SignalsRow, WorkerRow, function_slot, socket_slot,
 };
 use dataplane_common::policy::PolicyKind;
-use dataplane_common::reason::{Effect, REASON_STRIDE, REASONS, Reason};
+use dataplane_common::reason::{REASON_STRIDE, REASONS, Reason};
 use serde::Serialize;
 
+use crate::config::Order;
 use crate::functions::Builtin;
 use crate::maps::{MapValue, PinDir, PinError, Value};
 use crate::worker::monotonic_ns;
+
+pub(crate) use show::time;
 
 /// `dataplane status -j`.
 #[derive(Clone, Debug, Serialize)]
@@ -32,6 +37,8 @@ pub struct Status {
     pub workers: Vec<WorkerStatus>,
     /// The other nodes, as it sees them.
     pub peers: Vec<PeerStatus>,
+    /// What it knows of the cluster as a whole.
+    pub signals: SignalsStatus,
     /// Its functions, as each worker measures them.
     pub functions: Vec<FunctionStatus>,
     /// What happened to frames, by [`Reason`] name.
@@ -53,7 +60,7 @@ pub struct NodeStatus {
     pub pid: u32,
     /// Boot epoch.
     pub epoch: u32,
-    /// Policy.
+    /// Policy of functions that name none.
     pub policy: &'static str,
     /// Time since the start, ns.
     pub uptime_ns: u64,
@@ -118,12 +125,14 @@ pub struct WorkerStatus {
 pub struct PeerStatus {
     /// Id.
     pub id: u32,
-    /// `alive`, `stale` (its reports have stopped) or `unseen` (it has not reported yet).
-    pub state: &'static str,
-    /// Age of the last report, ns; null before the first.
+    /// Whether it may take packets.
+    pub state: PeerState,
+    /// Age of the last load taken, ns; null before the first.
     pub age_ns: Option<u64>,
     /// Reports taken.
     pub reports: u64,
+    /// Loads taken from forwards and results.
+    pub piggybacked: u64,
     /// Backlog it reported, ns.
     pub backlog_ns: u32,
     /// Work sent there that the report does not include, ns.
@@ -144,6 +153,75 @@ pub struct PeerStatus {
     pub acked_frames: u32,
     /// Frames with work that arrived from it, in its present boot.
     pub received_frames: u64,
+    /// Results that came back from it.
+    pub completed_frames: u64,
+    /// Its speed against this node's, thousandths; null until known.
+    pub speed_milli: Option<u16>,
+    /// Response time of packets sent there, mean over the last eight, ns; null before the first result, as the next three.
+    pub response_ns: Option<u32>,
+    /// Service time of these packets there, mean, ns.
+    pub service_ns: Option<u32>,
+    /// What a packet's way there and back takes beyond the time it spends there, mean, ns.
+    pub transit_ns: Option<u32>,
+    /// Length of the packets of which that is the mean, bytes.
+    pub transit_bytes: Option<u32>,
+    /// Backlog of the node, mean over about a second, ns.
+    pub mean_backlog_ns: u32,
+    /// Share of its packet memory in use, thousandths.
+    pub memory_milli: u16,
+}
+
+/// Whether a peer may take packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PeerState {
+    /// It may.
+    Alive,
+    /// Its reports have stopped.
+    Stale,
+    /// It has not reported yet.
+    Unseen,
+}
+
+impl PeerState {
+    /// The state of the peer of `row` at `now_ns`.
+    pub(crate) fn of(row: &LoadRow, now_ns: u64) -> Self {
+        match row.valid_until_ns {
+            0 => Self::Unseen,
+            _ if row.is_candidate(now_ns) => Self::Alive,
+            _ => Self::Stale,
+        }
+    }
+
+    /// In a word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Alive => "alive",
+            Self::Stale => "stale",
+            Self::Unseen => "unseen",
+        }
+    }
+}
+
+/// What a node knows of the cluster as a whole.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct SignalsStatus {
+    /// Share of time the workers of the live nodes are busy, forwarding included, thousandths.
+    pub utilisation_milli: u32,
+    /// Mean service time of a packet here, ns.
+    pub service_ns: u32,
+    /// Packets that arrive at a worker per second, mean over the cluster.
+    pub arrivals_per_s: f64,
+    /// Median error of the predicted load of a node against its next report, ns; 0 unless a policy predicts.
+    pub deviation_ns: u32,
+    /// CPU time that sending a packet to a peer costs, ns.
+    pub send_ns: u32,
+    /// CPU time that receiving it costs, ns.
+    pub receive_ns: u32,
+    /// Time on the wire, whatever the length, ns.
+    pub wire_ns: u32,
+    /// Time on the wire per byte, ns.
+    pub wire_ns_per_byte: f64,
 }
 
 /// One function on one worker.
@@ -153,6 +231,12 @@ pub struct FunctionStatus {
     pub name: &'static str,
     /// Type id.
     pub type_id: u32,
+    /// Policy that places its packets.
+    pub policy: &'static str,
+    /// In which order its results leave.
+    pub order: &'static str,
+    /// Node that takes all its packets for now; null when they are placed one by one.
+    pub home: Option<u32>,
     /// Worker.
     pub worker: u32,
     /// Fixed cost, ns.
@@ -217,20 +301,30 @@ impl From<Ledger> for LedgerStatus {
     }
 }
 
+/// A failure at the pinned map `name` of `dir`.
+pub(crate) fn map_failed(dir: &PinDir, name: &'static str) -> impl Fn(MapError) -> PinError {
+    let path = dir.path().join(name);
+    move |error| PinError::Map(path.clone(), error)
+}
+
+/// Opens a pinned array.
+pub(crate) fn pinned<T: MapValue>(dir: &PinDir, name: &'static str) -> Result<Array<MapData, Value<T>>, PinError> {
+    Map::Array(dir.open(name)?).try_into().map_err(map_failed(dir, name))
+}
+
 /// Reads every row of a pinned array.
-fn rows<T: MapValue>(dir: &PinDir, name: &'static str) -> Result<Vec<T>, PinError> {
-    let failed = |error| PinError::Map(dir.path().join(name), error);
-    let array: Array<MapData, Value<T>> = Map::Array(dir.open(name)?).try_into().map_err(failed)?;
-    array.iter().map(|row| row.map(|value| value.0).map_err(failed)).collect()
+pub(crate) fn rows<T: MapValue>(dir: &PinDir, name: &'static str) -> Result<Vec<T>, PinError> {
+    let array = pinned::<T>(dir, name)?;
+    array.iter().map(|row| row.map(|value| value.0).map_err(map_failed(dir, name))).collect()
 }
 
 /// Counters of XDP and workers, summed.
 fn counters(dir: &PinDir) -> Result<Counters, PinError> {
     let mut counters = [0u64; REASONS];
-    let failed = |error| PinError::Map(dir.path().join(names::XDP_COUNT), error);
-    let xdp: PerCpuArray<MapData, u64> = Map::PerCpuArray(dir.open(names::XDP_COUNT)?).try_into().map_err(failed)?;
+    let failed = map_failed(dir, names::XDP_COUNT);
+    let xdp: PerCpuArray<MapData, u64> = Map::PerCpuArray(dir.open(names::XDP_COUNT)?).try_into().map_err(&failed)?;
     for reason in Reason::ALL {
-        let per_cpu = xdp.get(&(*reason as u32), 0).map_err(failed)?;
+        let per_cpu = xdp.get(&(*reason as u32), 0).map_err(&failed)?;
         counters[*reason as usize] = per_cpu.iter().sum();
     }
     for (at, count) in rows::<u64>(dir, names::WORKER_COUNT)?.into_iter().enumerate() {
@@ -265,6 +359,7 @@ impl Status {
         let peers = rows::<PeerRow>(dir, names::PEERS)?;
         let workers = rows::<WorkerRow>(dir, names::WORKERS)?;
         let functions = rows::<FunctionRow>(dir, names::FUNCTIONS)?;
+        let signals = rows::<SignalsRow>(dir, names::SIGNALS)?;
         let is_peer = |id: &usize| peers.get(*id).is_some_and(|peer| peer.flags & PEER_PRESENT != 0);
         Ok(Self {
             schema: "dataplane.status/1",
@@ -272,6 +367,7 @@ impl Status {
             sockets: sockets(&queues, &meta),
             workers: (0..).zip(&workers).map(|(index, row)| worker_status(index, row, now_ns)).collect(),
             peers: (0..loads.len()).filter(is_peer).map(|id| peer_status(id as u32, &loads[id], now_ns)).collect(),
+            signals: signals_status(&signals.first().copied().unwrap_or_default()),
             functions: function_statuses(&functions, &meta),
             counters: Reason::ALL
                 .iter()
@@ -289,7 +385,7 @@ fn node_status(dir: &PinDir, meta: &MetaRow, now_ns: u64) -> NodeStatus {
         state: if dir.is_owned() { RUNNING } else { "dead" },
         pid: meta.pid,
         epoch: meta.epoch,
-        policy: PolicyKind::from_id(meta.policy).map_or("unknown", PolicyKind::name),
+        policy: policy_name(meta.policy),
         uptime_ns: now_ns.saturating_sub(meta.started_ns),
         report_interval_us: meta.report_interval_us,
         netns: meta.netns,
@@ -317,16 +413,26 @@ fn sockets(queues: &[QueueRow], meta: &MetaRow) -> Vec<SocketStatus> {
         .collect()
 }
 
-fn worker_status(index: u32, row: &WorkerRow, now_ns: u64) -> WorkerStatus {
-    let load = WorkerLoad {
+/// The name of the policy of this number.
+fn policy_name(id: u32) -> &'static str {
+    PolicyKind::from_id(id).map_or("unknown", PolicyKind::name)
+}
+
+/// What the worker of `row` was charged, has done and is doing.
+pub(crate) fn worker_load(row: &WorkerRow) -> WorkerLoad {
+    WorkerLoad {
         charged_ns: row.charged_ns,
         discharged_ns: row.discharged_ns,
         charged_packets: row.charged_packets,
         discharged_packets: row.discharged_packets,
         serving_since_ns: row.serving_since_ns,
         serving_charge_ns: row.serving_charge_ns as u32,
-    };
-    let here = load.here(now_ns);
+        behind: Behind(row.behind),
+    }
+}
+
+fn worker_status(index: u32, row: &WorkerRow, now_ns: u64) -> WorkerStatus {
+    let here = worker_load(row).here(now_ns);
     WorkerStatus {
         worker: index,
         cpu: row.cpu,
@@ -342,26 +448,16 @@ fn worker_status(index: u32, row: &WorkerRow, now_ns: u64) -> WorkerStatus {
 }
 
 fn peer_status(id: u32, row: &LoadRow, now_ns: u64) -> PeerStatus {
-    let load = Load {
-        backlog_ns: row.backlog_ns,
-        acked_ns: row.acked_ns,
-        sent_ns: row.sent_ns as u32,
-        queued_milli: row.queued_milli,
-        workers: row.workers,
-        valid_until_ns: row.valid_until_ns,
-    };
+    let measured = |value: u32| (row.response_ns > 0).then_some(value);
     PeerStatus {
         id,
-        state: match row.valid_until_ns {
-            0 => "unseen",
-            _ if load.is_candidate(now_ns) => "alive",
-            _ => "stale",
-        },
-        age_ns: (row.reports > 0).then(|| now_ns.saturating_sub(row.reported_at_ns)),
+        state: PeerState::of(row, now_ns),
+        age_ns: (row.reports > 0).then(|| row.age_ns(now_ns)),
         reports: row.reports,
+        piggybacked: row.piggybacked,
         backlog_ns: row.backlog_ns,
-        in_flight_ns: load.in_flight_ns(),
-        erl_ns: load.erl_ns(),
+        in_flight_ns: row.in_flight_ns(),
+        erl_ns: row.erl_ns(Erl::Ack, now_ns),
         queued_milli: row.queued_milli,
         busy_milli: row.busy_milli,
         workers: row.workers,
@@ -369,6 +465,27 @@ fn peer_status(id: u32, row: &LoadRow, now_ns: u64) -> PeerStatus {
         sent_frames: row.sent_frames,
         acked_frames: row.acked_frames,
         received_frames: row.received_frames,
+        completed_frames: row.completed_frames,
+        speed_milli: (row.speed_milli > 0).then_some(row.speed_milli),
+        response_ns: measured(row.response_ns),
+        service_ns: measured(row.service_ns),
+        transit_ns: measured(row.transit_ns),
+        transit_bytes: measured(row.transit_bytes),
+        mean_backlog_ns: row.mean_backlog_ns,
+        memory_milli: row.memory_milli,
+    }
+}
+
+fn signals_status(row: &SignalsRow) -> SignalsStatus {
+    SignalsStatus {
+        utilisation_milli: row.utilisation_milli,
+        service_ns: row.service_ns,
+        arrivals_per_s: f64::from(row.arrivals_q32) / 4_294_967_296.0 * 1e9,
+        deviation_ns: row.deviation_ns,
+        send_ns: row.send_ns,
+        receive_ns: row.receive_ns,
+        wire_ns: row.wire_ns,
+        wire_ns_per_byte: f64::from(row.wire_ns_per_byte_q16) / 65_536.0,
     }
 }
 
@@ -379,6 +496,9 @@ fn function_statuses(rows: &[FunctionRow], meta: &MetaRow) -> Vec<FunctionStatus
         .map(|(worker, row)| FunctionStatus {
             name: Builtin::ALL.get(row.builtin as usize).map_or("unknown", |builtin| builtin.name()),
             type_id: row.type_id,
+            policy: policy_name(row.policy),
+            order: Order::from_id(row.order).map_or("unknown", Order::name),
+            home: row.home.checked_sub(1),
             worker,
             a_ns: row.a_ns,
             b_ns_per_unit: f64::from(row.b_q16) / 65_536.0,
@@ -402,134 +522,6 @@ pub fn all(bpffs: &Path) -> Result<Vec<PinDir>, PinError> {
     if dirs.is_empty() { Err(PinError::NotRunning(bpffs.join("dataplane"))) } else { Ok(dirs) }
 }
 
-/// ns as a person reads it.
-fn time(ns: u64) -> String {
-    match ns {
-        0..10_000 => format!("{ns} ns"),
-        10_000..10_000_000 => format!("{:.1} µs", ns as f64 / 1e3),
-        10_000_000..10_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
-        _ => format!("{:.1} s", ns as f64 / 1e9),
-    }
-}
-
-impl fmt::Display for Status {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let node = &self.node;
-        writeln!(
-            f,
-            "NODE {} (id {})  {}  pid {}  up {}  policy {}  reports every {}",
-            node.name,
-            node.id,
-            node.state,
-            node.pid,
-            time(node.uptime_ns),
-            node.policy,
-            time(u64::from(node.report_interval_us) * 1000)
-        )?;
-        self.write_sockets(f)?;
-        self.write_peers(f)?;
-        self.write_functions(f)?;
-        self.write_ledger(f)
-    }
-}
-
-impl Status {
-    fn write_sockets(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "\nWORKER  CPU  BACKLOG      QUEUED  BUSY         LOST")?;
-        for worker in &self.workers {
-            writeln!(
-                f,
-                "{:<7} {:<4} {:<12} {:<7} {:<12} {}",
-                worker.worker,
-                worker.cpu,
-                time(worker.backlog_ns.into()),
-                worker.queued,
-                time(worker.busy_ns),
-                worker.lost_packets
-            )?;
-        }
-        writeln!(f, "\nSOCKET  IFINDEX  QUEUE  MODE       CHARGED     TAKEN       RING FULL  NO FRAME")?;
-        for socket in &self.sockets {
-            writeln!(
-                f,
-                "{:<7} {:<8} {:<6} {:<10} {:<11} {:<11} {:<10} {}",
-                socket.interface,
-                socket.ifindex,
-                socket.queue,
-                if socket.zero_copy { "zero-copy" } else { "copy" },
-                socket.charged_packets,
-                socket.taken_packets,
-                socket.rx_ring_full,
-                socket.rx_dropped
-            )?;
-        }
-        Ok(())
-    }
-
-    fn write_peers(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "\nPEER  STATE   AGE          BACKLOG      IN FLIGHT    SENT        ARRIVED     RECEIVED")?;
-        for peer in &self.peers {
-            writeln!(
-                f,
-                "{:<5} {:<7} {:<12} {:<12} {:<12} {:<11} {:<11} {}",
-                peer.id,
-                peer.state,
-                peer.age_ns.map_or_else(|| "-".to_owned(), time),
-                time(peer.backlog_ns.into()),
-                time(peer.in_flight_ns.into()),
-                peer.sent_frames,
-                peer.acked_frames,
-                peer.received_frames
-            )?;
-        }
-        Ok(())
-    }
-
-    fn write_functions(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "\nFUNCTION  TYPE    WORKER  COST                          PACKETS     P50          P99          EPT ERROR"
-        )?;
-        for function in &self.functions {
-            let mut cost = String::new();
-            write!(cost, "{} + {:.3} ns/unit", time(function.a_ns.into()), function.b_ns_per_unit)?;
-            writeln!(
-                f,
-                "{:<9} {:#06x}  {:<7} {:<29} {:<11} {:<12} {:<12} {:.1} %",
-                function.name,
-                function.type_id,
-                function.worker,
-                cost,
-                function.samples,
-                time(function.service_p50_ns.into()),
-                time(function.service_p99_ns.into()),
-                f64::from(function.error_p50_milli) / 10.0
-            )?;
-        }
-        Ok(())
-    }
-
-    fn write_ledger(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "\nLEDGER")?;
-        for reason in Reason::ALL {
-            let count = self.counters.get(reason.name()).and_then(serde_json::Value::as_u64).unwrap_or_default();
-            if count > 0 {
-                let sign = match reason.effect() {
-                    Effect::Seen => "+",
-                    Effect::Note => " ",
-                    _ => "-",
-                };
-                writeln!(f, "  {sign} {:<28} {count:>12}  {}", reason.name(), reason.help())?;
-            }
-        }
-        let ledger = &self.ledger;
-        if ledger.ring_dropped > 0 {
-            let help = "Dropped by the kernel in front of a receive ring.";
-            writeln!(f, "  - {:<28} {:>12}  {help}", "ring_dropped", ledger.ring_dropped)?;
-        }
-        match (ledger.balances, ledger.in_flight) {
-            (true, _) => writeln!(f, "  balances: every frame has ended under a name"),
-            (false, in_flight) => writeln!(f, "  {in_flight} frames in flight (it balances at rest)"),
-        }
-    }
-}
+#[cfg(test)]
+#[path = "status_tests.rs"]
+mod tests;

@@ -13,10 +13,11 @@ use aya::programs::links::{FdLink, LinkError};
 use aya::programs::{ProgramError, Xdp, XdpError, XdpMode};
 use aya::{Ebpf, EbpfError, EbpfLoader};
 use dataplane_common::maps::{
-    self as names, FUNCTIONS, FunctionRow, INTERFACES, InterfaceRow, LINKS, LOAD_TABLE, LoadRow, MAX_WORKERS, META,
-    MetaRow, PARAMS, PEERS, PORTS, Params, PeerRow, QUEUES, QueueRow, TYPES, WORKER_COUNT, WORKERS, WorkerRow,
-    XDP_COUNT, XSKS, function_slot,
+    self as names, FLOW_SLOTS, FLOWS, FUNCTIONS, FlowRow, FunctionRow, INTERFACES, InterfaceRow, LINKS, LOAD_TABLE,
+    LoadRow, MAX_WORKERS, META, MetaRow, PARAMS, PEERS, PORTS, Params, PeerRow, QUEUES, QueueRow, ROSTER, SIGNALS,
+    SLOTS, SignalsRow, SlotRow, TYPES, WORKER_COUNT, WORKERS, WorkerRow, XDP_COUNT, XSKS, function_slot,
 };
+use dataplane_common::plan;
 use dataplane_common::reason::{REASON_STRIDE, Reason};
 
 use crate::kernel_log::KernelLog;
@@ -147,6 +148,7 @@ impl Object {
             .map_max_entries(LOAD_TABLE, sizes.nodes)
             .map_max_entries(PEERS, sizes.nodes)
             .map_max_entries(LINKS, sizes.nodes)
+            .map_max_entries(ROSTER, sizes.nodes)
             .map_max_entries(WORKERS, sizes.workers)
             .map_max_entries(QUEUES, sizes.interfaces * per_worker)
             .map_max_entries(XSKS, sizes.interfaces * per_worker)
@@ -182,6 +184,10 @@ impl Object {
             functions: self.map_array::<FunctionRow>(FUNCTIONS, self.sizes.functions.max(1) * per_worker)?,
             counts: self.map_array::<u64>(WORKER_COUNT, self.sizes.workers * REASON_STRIDE as u32)?,
             meta: self.map_array::<MetaRow>(META, 1)?,
+            slots: self.map_array::<SlotRow>(SLOTS, plan::SLOTS * plan::TABLES)?,
+            flows: self.map_array::<FlowRow>(FLOWS, FLOW_SLOTS as u32)?,
+            signals: self.map_array::<SignalsRow>(SIGNALS, 1)?,
+            roster: self.map_array::<u64>(ROSTER, self.sizes.nodes)?,
         })
     }
 

@@ -1,9 +1,12 @@
-//! [`Worker::step`] allocates nothing once it has begun: not for results, not for drops, not when the ring is full, not when
-//! it tidies up or hands its samples over. Counted by the allocator of this binary, for this thread.
+//! [`Worker::step`] allocates nothing once it has begun: not for results, not for drops, not when the ring is full or all of
+//! the memory waits in the queue, not when results wait for their turn or are given up, not when it tidies up or hands its
+//! samples over. Counted by the allocator of this binary,
+//! for this thread.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,9 +14,12 @@ use std::time::Duration;
 
 use std::mem::offset_of;
 
-use dataplane_common::maps::{FunctionRow, MAX_WORKERS, function_slot};
+use dataplane_common::maps::{FLOW_SLOTS, FunctionRow, MAX_WORKERS, WorkerRow, function_slot};
 use dataplane_common::meta::{METADATA_BYTES, Metadata, Origin};
+use dataplane_common::plan::{SLOTS, TABLES};
 use dataplane_common::reason::{REASON_STRIDE, Reason, Stage};
+use dataplane_common::tuning::{CLASS, FIFO, SHORTEST};
+use dataplane_common::wire::link::NO_FLOW;
 use dataplane_user::functions::Builtin;
 use dataplane_user::maps::{MapValue, MappedArray, Tables};
 use dataplane_user::port::{Losses, Port};
@@ -71,26 +77,60 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+/// Frames of packet memory.
+const FRAMES: u32 = 256;
+/// How long a result waits for an earlier one of its flow.
+const PATIENCE: Duration = Duration::from_millis(50);
+/// A flow whose packets come in pairs, the second one first: results wait for a moment.
+const SWAPPED: u16 = 1;
+/// A flow of whose packets every other one never comes: results wait until there is no more room or no more patience.
+const GAPS: u16 = 2;
+
 /// A socket in memory: the same frames again and again, as many as a batch takes.
 struct Loop {
     /// Metadata and frame in one piece.
     frames: Vec<Vec<u8>>,
     next: usize,
+    /// Packets of each flow so far, at all sockets.
+    numbers: Rc<Cell<[u32; 3]>>,
     /// Packets that one turn transmits; what is more finds the ring full.
     room: usize,
     taken: usize,
+    closed: Arc<AtomicBool>,
+}
+
+impl Loop {
+    /// Numbers a packet of a flow that is to have numbers. Forwarded packets have theirs at the node they come from.
+    fn number(&self, bytes: &mut [u8]) {
+        let Some(record) = bytes.first_chunk_mut::<METADATA_BYTES>() else { return };
+        let Some(metadata) = Metadata::parse(record) else { return };
+        if metadata.origin == Origin::Peer {
+            return;
+        }
+        let mut numbers = self.numbers.get();
+        let Some(count) = numbers.get_mut(usize::from(metadata.flow)) else { return };
+        let flow_sequence = match metadata.flow {
+            SWAPPED => *count ^ 1,
+            GAPS => 2 * *count + 1,
+            _ => return,
+        };
+        *count += 1;
+        self.numbers.set(numbers);
+        *record = Metadata { flow_sequence, ..metadata }.emit();
+    }
 }
 
 impl Port for Loop {
     fn receive(&mut self, umem: &mut Umem, batch: &mut Batch) -> usize {
         self.taken = 0;
         let mut received = 0;
-        while batch.room() > 0 {
+        while batch.room() > 0 && !self.closed.load(Relaxed) {
             let Some(mut frame) = umem.allocate() else { break };
             let bytes = &self.frames[self.next % self.frames.len()];
             self.next += 1;
             frame.set_len(bytes.len()).expect("test frames are short");
             umem.bytes_mut(&mut frame).copy_from_slice(bytes);
+            self.number(umem.bytes_mut(&mut frame));
             frame.pull_front(METADATA_BYTES).expect("every frame begins with metadata");
             batch.push(frame).expect("there is room");
             received += 1;
@@ -117,6 +157,10 @@ impl Port for Loop {
         Losses { rx_dropped: self.next as u64, ..Losses::default() }
     }
 
+    fn vacant(&self) -> u32 {
+        0
+    }
+
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -137,6 +181,10 @@ fn tables(functions: u32) -> Tables {
         functions: anonymous(functions * per_worker),
         counts: anonymous(REASON_STRIDE as u32),
         meta: anonymous(1),
+        slots: anonymous(SLOTS * TABLES),
+        flows: anonymous(FLOW_SLOTS as u32),
+        signals: anonymous(1),
+        roster: anonymous(4),
     }
 }
 
@@ -155,27 +203,49 @@ fn frames_of(origin: Origin) -> Vec<Vec<u8>> {
         let raw = Packet { carrier: Carrier::Protocol107, ..packet.clone() };
         let bad_anep = with(raw.frame(), raw.end() - 1, &[0xff]);
         for frame in [good.clone(), bad_sum, bad_anep, small, good[..60].to_vec(), vec![0xff; 64]] {
-            let frame = if origin == Origin::Peer { FORWARD.frame(&frame) } else { frame };
             let sequence = frames.len() * 3;
+            // Some in one of a few flows, some in none.
+            let flow = if frames.len() % 7 == 0 { NO_FLOW } else { frames.len() as u16 % 5 };
+            let frame = if origin == Origin::Peer { Interconnect { flow, ..FORWARD }.frame(&frame) } else { frame };
             let metadata = Metadata {
                 function: index as u16,
-                charged_ns: 5_000,
-                arrival_ns: 1,
+                // Some are expected to take long, and so are sent by themselves.
+                charged_ns: if frames.len() % 25 == 0 { 5_000 } else { 100 + sequence as u32 },
+                arrival_16ns: 1,
                 position_ns: (sequence * 5_000) as _,
                 sequence: sequence as _,
                 origin,
                 policy: 0,
+                flow,
+                flow_sequence: 0,
             };
             frames.push([&metadata.emit()[..], &frame].concat());
         }
     }
     frames.push(vec![0; METADATA_BYTES + 60]);
+    for flow in [SWAPPED, GAPS, 3] {
+        // The second one is bad: the node has no such port.
+        for port in [0, 7] {
+            let result = Metadata {
+                function: 0,
+                charged_ns: 0,
+                arrival_16ns: 1,
+                position_ns: 0,
+                sequence: 0,
+                origin: Origin::Result,
+                policy: 0,
+                flow,
+                flow_sequence: 0,
+            };
+            frames.push([&result.emit()[..], &Interconnect { kind: 2, port, ..FORWARD }.frame(&[0; 60])].concat());
+        }
+    }
     frames
 }
 
 const FORWARD: Interconnect = Interconnect {
     mac: [[2; 6], [4; 6]],
-    version: 1,
+    version: 2,
     kind: 1,
     hops: 1,
     source: 1,
@@ -186,25 +256,58 @@ const FORWARD: Interconnect = Interconnect {
     position_ns: 0,
     type_id: 0xff01,
     port: 0,
+    flow: NO_FLOW,
     arrival_ns: 1,
+    flow_sequence: 0,
+    stamp_us: 0,
+    backlog_ns: 0,
+    received_ns: 0,
+    received_epoch: 0,
+    queued: 0,
+    spent_ns: 0,
 };
 
-#[test]
-fn a_step_allocates_nothing() {
-    let tables = Arc::new(tables(Builtin::ALL.len() as u32));
-    let exchange = Arc::new(Exchange::default());
+/// A worker whose sockets have packets until `closed` is set.
+fn worker(discipline: u32, tables: &Arc<Tables>, exchange: &Arc<Exchange>, closed: &Arc<AtomicBool>) -> Worker<Loop> {
     let settings = Settings {
         worker: 0,
         node: 0,
         epoch: 1,
         checks: Checks { udp_port: frames::UDP_PORT, udp_checksum: true },
         spin: Duration::ZERO,
+        discipline,
+        patience: PATIENCE,
     };
-    let umem = Umem::new(&UmemConfig { frames: 256, ..UmemConfig::default() }).expect("packet memory");
-    let mut worker = Worker::new(settings, umem, Builtin::ALL, Arc::clone(&tables), Arc::clone(&exchange), samples());
+    let umem = Umem::new(&UmemConfig { frames: FRAMES, ..UmemConfig::default() }).expect("packet memory");
+    let mut worker = Worker::new(settings, umem, Builtin::ALL, Arc::clone(tables), Arc::clone(exchange), samples());
+    let numbers = Rc::default();
     for (interface, kind, origin) in [(0, InterfaceKind::Port, Origin::Port), (1, InterfaceKind::Link, Origin::Peer)] {
-        worker.add_socket(interface, kind, Loop { frames: frames_of(origin), next: 0, room: 5, taken: 0 });
+        worker.add_socket(
+            interface,
+            kind,
+            Loop {
+                frames: frames_of(origin),
+                next: 0,
+                numbers: Rc::clone(&numbers),
+                room: 2,
+                taken: 0,
+                closed: Arc::clone(closed),
+            },
+        );
     }
+    worker
+}
+
+/// Frames that hold a packet, as the worker shows it.
+fn frames_in_use(tables: &Tables) -> u32 {
+    tables.workers.row(0).word(offset_of!(WorkerRow, frames_in_use)).load(Relaxed) as u32
+}
+
+fn allocates_nothing(discipline: u32) {
+    let tables = Arc::new(tables(Builtin::ALL.len() as u32));
+    let exchange = Arc::new(Exchange::default());
+    let closed = Arc::new(AtomicBool::new(false));
+    let mut worker = worker(discipline, &tables, &exchange, &closed);
     // What peers forward for the last function is above its limit.
     let last = function_slot(Builtin::ALL.len() as u32 - 1, 0);
     tables.functions.row(last).word(offset_of!(FunctionRow, limit_ns)).store(1, Relaxed);
@@ -212,23 +315,44 @@ fn a_step_allocates_nothing() {
     for round in 0..6 {
         exchange.lay_out(samples());
         let before = CALLS.get();
+        let mut most_in_use = 0;
         for _ in 0..50 {
-            assert_eq!(worker.step(), 128);
+            let handled = worker.step();
+            // A batch of each socket, and what had waited for its turn.
+            assert!(handled >= 128 || discipline != FIFO && handled > 0, "{handled}");
+            most_in_use = frames_in_use(&tables).max(most_in_use);
         }
         let calls = CALLS.get() - before;
-        assert_eq!(calls, 0, "calls of the allocator in round {round}");
+        assert_eq!(calls, 0, "calls of the allocator in round {round} of discipline {discipline}");
         assert!(exchange.collect().is_some(), "samples were handed over in round {round}");
-        // Longer than the time between two housekeepings, so that the next round begins with one.
+        assert!(most_in_use > 0, "results wait in round {round} of discipline {discipline}");
+        // Longer than patience and the time between two housekeepings, so that the next round begins with what they do.
         std::thread::sleep(Duration::from_millis(60));
+    }
+    if discipline != FIFO {
+        let in_use = frames_in_use(&tables);
+        assert!(in_use > FRAMES / 2, "most of the memory waits: {in_use} frames");
     }
     worker.stop_on(Arc::new(AtomicBool::new(true)));
     worker.step();
     // Every way of a packet was gone, so that nothing above is true of an empty loop only.
-    for reason in Reason::ALL.iter().filter(|reason| reason.stage() == Stage::Worker) {
+    let ways = Reason::ALL.iter().filter(|reason| reason.stage() == Stage::Worker);
+    for reason in ways {
         let count = tables.count(0, *reason).load(Relaxed);
-        assert!(count > 0, "{reason:?}");
+        assert!(count > 0, "{reason:?} of discipline {discipline}");
     }
-    assert_eq!(worker.umem().ledger().free, 256);
+    closed.store(true, Relaxed);
+    while worker.step() > 0 {}
+    std::thread::sleep(PATIENCE);
+    while worker.step() > 0 {}
+    assert_eq!(worker.umem().ledger().free, FRAMES);
+}
+
+#[test]
+fn a_step_allocates_nothing() {
+    for discipline in [FIFO, SHORTEST, CLASS] {
+        allocates_nothing(discipline);
+    }
 }
 
 #[test]

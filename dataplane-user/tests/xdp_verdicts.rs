@@ -11,7 +11,17 @@ mod case;
 mod ingress;
 #[path = "xdp_verdicts/link.rs"]
 mod link;
+#[path = "xdp_verdicts/loads.rs"]
+mod loads;
+#[path = "xdp_verdicts/order.rs"]
+mod order;
+#[path = "xdp_verdicts/peer.rs"]
+mod peer;
 #[path = "xdp_verdicts/policies.rs"]
 mod policies;
+#[path = "xdp_verdicts/results.rs"]
+mod results;
 #[path = "xdp_verdicts/truncated.rs"]
 mod truncated;
+#[path = "xdp_verdicts/verifier.rs"]
+mod verifier;

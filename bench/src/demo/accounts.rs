@@ -71,7 +71,7 @@ impl Packets {
         let ring = |snapshot: &Snapshot| snapshot.statuses.iter().map(|status| status.ledger.ring_dropped).sum::<u64>();
         packets.ring_dropped = ring(after) - ring(before);
         packets.forwards_lost = forwards_missing(after)? - forwards_missing(before)?;
-        let results_ended = grown(Reason::ResultReturned) + grown(Reason::DropLinkPort);
+        let results_ended = grown(Reason::ResultReturned) + grown(Reason::ResultQueued) + grown(Reason::DropLinkPort);
         packets.results_lost = difference(grown(Reason::SentHome), results_ended);
         let named = packets.dropped.values().sum::<u64>() + packets.ring_dropped;
         packets.unaccounted =
@@ -242,7 +242,7 @@ mod tests {
     fn the_interconnect_counts_both_ways_and_keeps_reports_apart() {
         let account = Interconnect::new(446, &start(), &end());
         assert_eq!((account.forwards, account.results, account.reports), (30, 28, 10));
-        assert_eq!((account.bytes, account.report_bytes), (58 * 500, 10 * 82));
+        assert_eq!((account.bytes, account.report_bytes), (58 * (446 + 78), 10 * 110));
         assert_eq!(account.frames_seen, 66);
         assert!(account.agrees_with_kernel());
         let other = Interconnect { kernel_frames_max: 65, kernel_frames_min: 65, ..account };

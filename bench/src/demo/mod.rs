@@ -5,6 +5,7 @@
 
 mod accounts;
 mod outcome;
+mod pattern;
 mod plot;
 mod progress;
 mod round;
@@ -20,9 +21,11 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 pub use self::outcome::{Outcome, SCHEMA};
+use self::pattern::Pattern;
 use self::progress::Progress;
 use self::round::Round;
-use self::setup::{Compute, Setup};
+pub use self::setup::Order;
+use self::setup::{Compute, Discipline, Setup};
 pub use self::table::describe;
 use crate::command::line;
 use crate::environment::Environment;
@@ -39,9 +42,21 @@ pub struct Options {
     /// Measured seconds of each policy, all rounds together.
     #[arg(long, default_value_t = 9.0)]
     seconds: f64,
-    /// Policies, separated by commas [default: all].
+    /// Policies, separated by commas; "all" for every one that runs here [default: local,cpu-load,ept,ept-erl,sooner].
     #[arg(long, value_delimiter = ',')]
     policies: Vec<String>,
+    /// Which packets come, where, and when.
+    #[arg(long, value_enum, default_value_t = Pattern::Mixed)]
+    workload: Pattern,
+    /// Whether results of a flow leave in the order of its packets.
+    #[arg(long, value_enum, default_value_t = Order::Flow)]
+    order: Order,
+    /// In which order workers serve what waits.
+    #[arg(long, value_enum, default_value_t = Discipline::Fifo)]
+    discipline: Discipline,
+    /// Flows that arrive at each node.
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    flows: u16,
     /// Compute heavy packets really, or emulate them [default: real with more cores than nodes].
     #[arg(long, value_enum)]
     compute: Option<Compute>,
@@ -54,10 +69,11 @@ pub struct Options {
     /// Seed of the traffic.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Load of node 1 if it had to compute everything that arrives there: 1 = always busy [default: 0.85, real: 0.8].
+    /// Load of node 1 if it had to compute everything that arrives there: 1 = always busy [default: 0.85, real: 0.8; skewed:
+    /// 1.5].
     #[arg(long)]
     load: Option<f64>,
-    /// Share of the packets that arrive at node 1 [default: 0.6; with two nodes 0.75].
+    /// Share of the packets that arrive at node 1 [default: 0.6; with two nodes 0.75; skewed: 0.9].
     #[arg(long)]
     share: Option<f64>,
     /// Time between two load reports, µs [default: 2000; with two nodes 500].

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use dataplane_common::reason::Reason;
 use dataplane_user::functions::Builtin;
 use serde::Serialize;
 
 use super::accounts::{Interconnect, Packets};
 use super::round::Round;
-use super::setup::Setup;
+use super::setup::{Order, Setup};
 use crate::cpu::CpuShares;
 use crate::environment::Environment;
-use crate::status::{Function, Ledger};
+use crate::status::{Function, Ledger, Status};
 use crate::traffic::{Counts, Distribution};
 
 /// Format of `result.json`.
@@ -56,6 +57,12 @@ pub struct PolicyOutcome {
     pub interconnect_bytes: u64,
     /// Packets that nobody can name.
     pub unaccounted: i64,
+    /// Share of the results that came back after one of their flow that was sent later (RFC 4737, Type-P-Reordered).
+    pub reordered_share: f64,
+    /// Share of the results that came back right behind three or more such (RFC 4737, n-reordering with n >= 3).
+    pub three_reordered_share: f64,
+    /// Results that nodes sent out of the order of their flow, because an earlier one had not come in time.
+    pub out_of_order_noted: u64,
     /// Median relative error of the estimated against the measured processing time: over nodes and functions, weighted
     /// by packets.
     pub ept_median_error: f64,
@@ -176,7 +183,7 @@ impl Outcome {
             Self { schema: SCHEMA, host, setup, policies: BTreeMap::new(), ledgers: Vec::new(), problems: Vec::new() };
         for (policy, rounds) in runs {
             let result = PolicyOutcome::new(&outcome.setup, rounds);
-            outcome.problems.extend(problems(policy, &result));
+            outcome.problems.extend(problems(policy, outcome.setup.order, &result));
             for round in rounds {
                 if !round.interconnect.agrees_with_kernel() {
                     let account = &round.interconnect;
@@ -240,6 +247,12 @@ impl PolicyOutcome {
         outcome.forwarded_share = share(outcome.forwarded, outcome.counts.sent);
         outcome.interconnect_bytes = outcome.interconnect.bytes;
         outcome.unaccounted = outcome.packets.unaccounted;
+        outcome.reordered_share = share(outcome.counts.reordered, outcome.counts.received);
+        outcome.three_reordered_share = share(outcome.counts.three_reordered, outcome.counts.received);
+        let statuses = rounds.iter().flat_map(|round| &round.end.statuses);
+        // Nodes start anew in every round.
+        let noted = |status: &Status| status.count(Reason::NoteOutOfOrder) + status.count(Reason::NoteLate);
+        outcome.out_of_order_noted = statuses.map(noted).sum();
         outcome.latency = Summary::of(&latency);
         outcome.send_lag = Summary::of(&lag);
         outcome.latency_curve = curve(&latency);
@@ -284,9 +297,15 @@ fn kinds(setup: &Setup, rounds: &[Round]) -> BTreeMap<String, KindOutcome> {
 }
 
 /// What must not be: each of these means that something was lost, broken or miscounted.
-fn problems(policy: &str, outcome: &PolicyOutcome) -> Vec<String> {
+fn problems(policy: &str, order: Order, outcome: &PolicyOutcome) -> Vec<String> {
     let counts = &outcome.counts;
+    // A node that gives an earlier result up says so.
+    let disordered = match order {
+        Order::Flow => counts.reordered.saturating_sub(outcome.out_of_order_noted),
+        Order::None => 0,
+    };
     let checks = [
+        (disordered, "packets came back out of order and no node knows why"),
         (outcome.unaccounted.unsigned_abs(), "packets unaccounted for"),
         (counts.duplicated, "packets came back twice"),
         (counts.misdelivered, "packets came out of the wrong port"),
@@ -364,12 +383,23 @@ mod tests {
 
     #[test]
     fn whatever_is_wrong_is_named() {
-        assert!(problems("ept", &PolicyOutcome::default()).is_empty());
+        assert!(problems("ept", Order::Flow, &PolicyOutcome::default()).is_empty());
         let counts = Counts { corrupt: 2, ..Counts::default() };
         let broken = PolicyOutcome { unaccounted: -3, counts, ..PolicyOutcome::default() };
         assert_eq!(
-            problems("ept", &broken),
+            problems("ept", Order::Flow, &broken),
             ["ept: 3 packets unaccounted for", "ept: 2 packets came back with a wrong checksum"]
         );
+    }
+
+    #[test]
+    fn reordering_is_wrong_where_order_is_kept_and_nobody_gave_a_result_up() {
+        let counts = Counts { reordered: 5, ..Counts::default() };
+        let outcome =
+            |out_of_order_noted| PolicyOutcome { counts: counts.clone(), out_of_order_noted, ..Default::default() };
+        assert!(problems("ept", Order::None, &outcome(0)).is_empty());
+        assert!(problems("ept", Order::Flow, &outcome(5)).is_empty());
+        let said = problems("ept", Order::Flow, &outcome(2));
+        assert_eq!(said, ["ept: 3 packets came back out of order and no node knows why"]);
     }
 }

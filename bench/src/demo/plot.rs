@@ -5,7 +5,8 @@ use super::svg::{Anchor, Style, Svg};
 use super::table::{format_ns, format_share};
 
 const WIDTH: f64 = 1120.0;
-const HEIGHT: f64 = 560.0;
+/// Height of a bar and the gap behind it where there are many.
+const BAR: f64 = 20.0;
 /// Colours that people with any colour vision tell apart (Okabe and Ito, 2008), and a dash pattern for prints.
 const PENS: [(&str, &str); 6] = [
     ("#555555", "2 4"),
@@ -15,6 +16,8 @@ const PENS: [(&str, &str); 6] = [
     ("#cc79a7", "12 3 2 3"),
     ("#d55e00", "4 2"),
 ];
+/// Width of the legend.
+const LEGEND: f64 = 180.0;
 const INK: &str = "#222222";
 const PALE: &str = "#666666";
 const GRID: &str = "#e4e4e4";
@@ -32,28 +35,44 @@ struct Area {
     bottom: f64,
 }
 
-const CURVES: Area = Area { left: 90.0, top: 90.0, right: 700.0, bottom: 480.0 };
-const MEANS: Area = Area { left: 850.0, top: 112.0, right: 1030.0, bottom: 272.0 };
-const MOVED: Area = Area { left: 850.0, top: 322.0, right: 1030.0, bottom: 482.0 };
+/// Where what is drawn.
+struct Layout {
+    height: f64,
+    curves: Area,
+    means: Area,
+    moved: Area,
+}
+
+impl Layout {
+    /// The drawing of so many policies: higher where the bars need it.
+    fn of(policies: usize) -> Self {
+        let bars = (BAR * policies as f64).max(160.0);
+        let means = Area { left: 850.0, top: 112.0, right: 1030.0, bottom: 112.0 + bars };
+        let moved = Area { top: means.bottom + 50.0, bottom: means.bottom + 50.0 + bars, ..means };
+        let curves = Area { left: 90.0, top: 90.0, right: 700.0, bottom: moved.bottom - 2.0 };
+        Self { height: curves.bottom + 80.0, curves, means, moved }
+    }
+}
 
 /// Draws the outcome.
 pub fn draw(outcome: &Outcome) -> String {
-    let mut svg = Svg::new(WIDTH, HEIGHT);
-    let title = "Latency of active packets by placement policy";
-    svg.text((CURVES.left, 36.0), title, Style { size: 20.0, bold: true, ..plain(INK) });
-    svg.text((CURVES.left, 58.0), &subtitle(outcome), Style { size: 12.0, ..plain(PALE) });
     let policies = outcome.in_order().collect::<Vec<_>>();
-    draw_curves(&mut svg, &policies);
+    let Layout { height, curves, means, moved } = Layout::of(policies.len());
+    let mut svg = Svg::new(WIDTH, height);
+    let title = "Latency of active packets by placement policy";
+    svg.text((curves.left, 36.0), title, Style { size: 20.0, bold: true, ..plain(INK) });
+    svg.text((curves.left, 58.0), &subtitle(outcome), Style { size: 12.0, ..plain(PALE) });
+    draw_curves(&mut svg, curves, &policies);
     let most = policies.iter().map(|(_, policy)| policy.latency.mean_ns).fold(1.0, f64::max);
-    draw_bars(&mut svg, MEANS, "mean latency", &policies, |policy| {
+    draw_bars(&mut svg, means, "mean latency", &policies, |policy| {
         (policy.latency.mean_ns / most, format_ns(policy.latency.mean_ns))
     });
-    draw_bars(&mut svg, MOVED, "packets computed by another node", &policies, |policy| {
+    draw_bars(&mut svg, moved, "packets computed by another node", &policies, |policy| {
         let megabytes = policy.interconnect_bytes as f64 / 1e6;
         (policy.forwarded_share, format!("{}, {megabytes:.1} MB", format_share(policy.forwarded_share)))
     });
     let host = format!("{}; dataplane-bench {}", outcome.host.line(), outcome.host.version);
-    svg.text((CURVES.left, HEIGHT - 14.0), &host, Style { size: 11.0, ..plain(PALE) });
+    svg.text((curves.left, height - 14.0), &host, Style { size: 11.0, ..plain(PALE) });
     svg.finish(title)
 }
 
@@ -80,47 +99,50 @@ fn subtitle(outcome: &Outcome) -> String {
 
 /// Colour and dashes of the policy at this place.
 fn pen(index: usize) -> (&'static str, &'static str) {
-    PENS[index % PENS.len()]
+    let (color, _) = PENS[index % PENS.len()];
+    // Where there are more policies than colours, the next ones of a colour have other dashes.
+    let (_, dashes) = PENS[(index + index / PENS.len()) % PENS.len()];
+    (color, dashes)
 }
 
 /// Percentiles to the right in steps of "nines", latency upwards, both logarithmic.
-fn draw_curves(svg: &mut Svg, policies: &[(&str, &PolicyOutcome)]) {
+fn draw_curves(svg: &mut Svg, area: Area, policies: &[(&str, &PolicyOutcome)]) {
     let points = || policies.iter().flat_map(|(_, policy)| &policy.latency_curve);
     let (Some(low), Some(high)) = (points().map(|(_, ns)| *ns).min(), points().map(|(_, ns)| *ns).max()) else {
         return;
     };
     let last = points().map(|(quantile, _)| *quantile).fold(0.0, f64::max);
-    let x = |quantile: f64| CURVES.left + (CURVES.right - CURVES.left) * nines(quantile) / nines(last);
+    let x = |quantile: f64| area.left + (area.right - area.left) * nines(quantile) / nines(last);
     let (low, high) = ((low.max(1) as f64 / 1.2).log10(), (high.max(2) as f64 * 1.2).log10());
-    let y = |ns: f64| CURVES.bottom - (CURVES.bottom - CURVES.top) * (ns.log10() - low) / (high - low);
+    let y = |ns: f64| area.bottom - (area.bottom - area.top) * (ns.log10() - low) / (high - low);
     for (quantile, label) in MARKS.into_iter().filter(|(quantile, _)| *quantile <= last + 1e-9) {
-        svg.line((x(quantile), CURVES.top), (x(quantile), CURVES.bottom), GRID, 1.0);
+        svg.line((x(quantile), area.top), (x(quantile), area.bottom), GRID, 1.0);
         let style = Style { anchor: Anchor::Middle, ..plain(PALE) };
-        svg.text((x(quantile), CURVES.bottom + 18.0), label, style);
+        svg.text((x(quantile), area.bottom + 18.0), label, style);
     }
     for ns in ticks(10f64.powf(low), 10f64.powf(high)) {
-        svg.line((CURVES.left, y(ns)), (CURVES.right, y(ns)), GRID, 1.0);
-        svg.text((CURVES.left - 8.0, y(ns) + 4.0), &tick_label(ns), Style { anchor: Anchor::End, ..plain(PALE) });
+        svg.line((area.left, y(ns)), (area.right, y(ns)), GRID, 1.0);
+        svg.text((area.left - 8.0, y(ns) + 4.0), &tick_label(ns), Style { anchor: Anchor::End, ..plain(PALE) });
     }
-    svg.line((CURVES.left, CURVES.bottom), (CURVES.right, CURVES.bottom), INK, 1.0);
-    svg.line((CURVES.left, CURVES.top), (CURVES.left, CURVES.bottom), INK, 1.0);
+    svg.line((area.left, area.bottom), (area.right, area.bottom), INK, 1.0);
+    svg.line((area.left, area.top), (area.left, area.bottom), INK, 1.0);
     let middle = Style { anchor: Anchor::Middle, size: 13.0, ..plain(INK) };
-    svg.text(((CURVES.left + CURVES.right) / 2.0, CURVES.bottom + 40.0), "percentile of packets", middle);
-    let side = (26.0, (CURVES.top + CURVES.bottom) / 2.0);
+    svg.text(((area.left + area.right) / 2.0, area.bottom + 40.0), "percentile of packets", middle);
+    let side = (26.0, (area.top + area.bottom) / 2.0);
     svg.turned_text(side, "latency from the scheduled sending time", middle, -90.0);
     for (index, (_, policy)) in policies.iter().enumerate() {
         let (color, dashes) = pen(index);
         let points = policy.latency_curve.iter().map(|(quantile, ns)| (x(*quantile), y((*ns).max(1) as f64)));
         svg.path(&points.collect::<Vec<_>>(), color, 2.5, dashes);
     }
-    draw_legend(svg, policies);
+    draw_legend(svg, area, policies);
 }
 
-fn draw_legend(svg: &mut Svg, policies: &[(&str, &PolicyOutcome)]) {
+fn draw_legend(svg: &mut Svg, area: Area, policies: &[(&str, &PolicyOutcome)]) {
     // Curves rise to the right, so the lower right corner is free.
     let height = 20.0 * policies.len() as f64 + 8.0;
-    let (left, top) = (CURVES.right - 140.0, CURVES.bottom - height - 10.0);
-    svg.bar((left - 10.0, top), 140.0, height, "#ffffff");
+    let (left, top) = (area.right - LEGEND, area.bottom - height - 10.0);
+    svg.bar((left - 10.0, top), LEGEND, height, "#ffffff");
     for (index, (name, _)) in policies.iter().enumerate() {
         let (color, dashes) = pen(index);
         let y = top + 18.0 + 20.0 * index as f64;
@@ -192,6 +214,17 @@ mod tests {
         fn map_labels(self) -> Vec<String> {
             self.into_iter().map(tick_label).collect()
         }
+    }
+
+    #[test]
+    fn every_policy_has_a_pen_of_its_own_and_room() {
+        let pens = (0..36).map(pen).collect::<std::collections::BTreeSet<_>>();
+        assert_eq!(pens.len(), 36);
+        let few = Layout::of(5);
+        assert_eq!((few.height, few.curves.bottom, few.moved.top), (560.0, 480.0, 322.0));
+        let many = Layout::of(20);
+        assert_eq!(many.moved.bottom - many.moved.top, 20.0 * BAR);
+        assert!(many.height > many.moved.bottom);
     }
 
     #[test]

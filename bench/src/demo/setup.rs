@@ -1,16 +1,17 @@
 //! From options to everything that is fixed before the first packet: kinds of packets, rates, CPUs, intervals.
 
-use std::num::NonZeroU64;
+use std::num::{NonZeroU64, TryFromIntError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, ensure};
-use dataplane_common::policy::PolicyKind;
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use dataplane_common::policy::{Needs, PolicyKind};
 use dataplane_user::functions::{Builtin, Call};
 use rustix::thread::set_current_timer_slack;
 use serde::Serialize;
 
 use super::Options;
+use super::pattern::Pattern;
 use crate::environment::Environment;
 use crate::packet::PROBE_BYTES;
 use crate::topology::{NodeSettings, Scheduling};
@@ -26,10 +27,55 @@ pub enum Compute {
     Emulated,
 }
 
+/// Whether results of a flow leave in the order of its packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// They do.
+    Flow,
+    /// They leave as soon as they are there.
+    None,
+}
+
+impl Order {
+    /// The functions of a node as its configuration has them; empty for all functions as they are by default.
+    pub fn sections(self) -> String {
+        let section = |function: &Builtin| format!("[[function]]\nname = \"{}\"\norder = \"none\"\n", function.name());
+        match self {
+            Self::Flow => String::new(),
+            Self::None => Builtin::ALL.iter().map(section).collect::<Vec<_>>().join("\n"),
+        }
+    }
+}
+
+/// In which order workers serve what waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Discipline {
+    /// As it arrived.
+    Fifo,
+    /// The shortest estimate first, with ageing.
+    Shortest,
+}
+
+impl Discipline {
+    /// Its name in the configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fifo => "fifo",
+            Self::Shortest => "shortest",
+        }
+    }
+}
+
+/// What stands for every policy that the demonstration can run.
+const ALL: &str = "all";
+/// Policies that run unless others are asked for: those of the thesis, and the one that is to beat them.
+const DEFAULT: [PolicyKind; 5] =
+    [PolicyKind::Local, PolicyKind::CpuLoad, PolicyKind::Ept, PolicyKind::EptErl, PolicyKind::Sooner];
+
 /// Length of every frame, bytes: the same for all, so that bytes on the links follow from frames.
 const FRAME_BYTES: usize = 554;
-/// Flows per node.
-const FLOWS: u16 = 16;
 /// Service time the light kind is to have.
 const LIGHT: Duration = Duration::from_micros(100);
 /// Service time the heavy kind is to have.
@@ -46,6 +92,14 @@ pub struct Setup {
     pub compute: Compute,
     /// Policies, in the order of the output.
     pub policies: Vec<String>,
+    /// Which packets come, where, and when.
+    pub pattern: Pattern,
+    /// Whether results keep the order of their flows.
+    pub order: Order,
+    /// In which order workers serve what waits.
+    pub discipline: Discipline,
+    /// Flows per node.
+    pub flows: u16,
     /// Every policy runs so many times, in turns.
     pub rounds: u32,
     /// Measured time of each run, s.
@@ -88,20 +142,22 @@ impl Setup {
         let policies = policies(&options.policies)?;
         ensure!(options.rounds > 0, "--rounds 0: nothing to do");
         ensure!(options.seconds > 0.0 && options.seconds.is_finite(), "--seconds {}: not a duration", options.seconds);
-        let share = options.share.unwrap_or(if nodes == 2 { 0.75 } else { 0.6 });
+        let pattern = options.workload;
+        let share = options.share.unwrap_or(pattern.share(nodes));
         ensure!((0.0..=1.0).contains(&share), "--share {share}: not between 0 and 1");
-        let load = options.load.unwrap_or(match compute {
-            Compute::Real => 0.8,
-            Compute::Emulated => 0.85,
-        });
+        let load = options.load.unwrap_or(pattern.load(compute));
         ensure!(load > 0.0 && load.is_finite(), "--load {load}: not a load");
-        let mix = mix(compute)?;
+        let mix = mix(pattern, compute)?;
         let mut arrival_shares = vec![(1.0 - share) / f64::from(nodes - 1); usize::from(nodes)];
         arrival_shares[0] = share;
         let mut setup = Self {
             nodes,
             compute,
             policies,
+            pattern,
+            order: options.order,
+            discipline: options.discipline,
+            flows: options.flows,
             rounds: options.rounds,
             measured_s: options.seconds / f64::from(options.rounds),
             warm_up_s: options.warm_up,
@@ -134,7 +190,8 @@ impl Setup {
             kinds: self.mix.clone(),
             node_weights: self.arrival_shares.clone(),
             rate_per_s: self.rate_per_s,
-            flows: FLOWS,
+            flows: self.flows,
+            burst: self.pattern.burst(),
             frame_bytes: self.frame_bytes,
             warm_up: Duration::try_from_secs_f64(self.warm_up_s)?,
             measured: Duration::try_from_secs_f64(self.measured_s)?,
@@ -149,6 +206,8 @@ impl Setup {
             report_interval: interval,
             idle_interval: interval,
             scheduling: self.scheduling,
+            discipline: self.discipline.name().to_owned(),
+            extra: self.order.sections(),
             ..NodeSettings::new(policy, self.cpus[usize::from(node) - 1])
         }
     }
@@ -167,38 +226,70 @@ fn cpu(node: usize, cores: usize) -> usize {
     }
 }
 
-fn policies(wanted: &[String]) -> Result<Vec<String>> {
-    let all = || PolicyKind::ALL.iter().map(|policy| policy.name()).collect::<Vec<_>>().join(", ");
-    let mut names: Vec<String> = Vec::new();
-    for name in wanted {
-        let policy = PolicyKind::from_name(name).with_context(|| format!("no policy {name}; there are {}", all()))?;
-        if !names.iter().any(|known| known == policy.name()) {
-            names.push(policy.name().to_owned());
-        }
-    }
-    if names.is_empty() {
-        Ok(PolicyKind::ALL.iter().map(|policy| policy.name().to_owned()).collect())
+/// Why the demonstration cannot run a policy; `None` when it can.
+fn obstacle(policy: PolicyKind) -> Option<&'static str> {
+    let needs = policy.needs();
+    if !policy.homes().has_xdp() {
+        Some("it does not run in XDP")
+    } else if needs.has(Needs::PROBES) {
+        Some("it needs probes, which nodes do not send")
+    } else if needs.has(Needs::PULL) {
+        Some("it needs workers that pull, and these do not")
     } else {
-        Ok(names)
+        None
     }
 }
 
+/// The policies of these names, each once.
+fn policies(wanted: &[String]) -> Result<Vec<String>> {
+    let runnable = || PolicyKind::ALL.iter().copied().filter(|policy| obstacle(*policy).is_none());
+    let mut kinds: Vec<PolicyKind> = Vec::new();
+    for name in wanted {
+        if name == ALL {
+            kinds.extend(runnable());
+            continue;
+        }
+        let names = || runnable().map(PolicyKind::name).collect::<Vec<_>>().join(", ");
+        let kind = PolicyKind::from_name(name).with_context(|| format!("no policy {name}; there are {}", names()))?;
+        if let Some(why) = obstacle(kind) {
+            bail!("policy {name} cannot be shown here: {why}; there are {}", names());
+        }
+        kinds.push(kind);
+    }
+    if kinds.is_empty() {
+        kinds.extend(DEFAULT);
+    }
+    let mut names: Vec<String> = Vec::new();
+    for kind in kinds {
+        if !names.iter().any(|known| known == kind.name()) {
+            names.push(kind.name().to_owned());
+        }
+    }
+    Ok(names)
+}
+
 /// The kinds of packets, with operands and nominal service times found by trying them out on this machine.
-fn mix(compute: Compute) -> Result<Vec<Kind>> {
+fn mix(pattern: Pattern, compute: Compute) -> Result<Vec<Kind>> {
     // On a thread of its own, which sleeps as exactly as a worker does.
     let calibration = thread::spawn(move || {
         set_current_timer_slack(NonZeroU64::new(1))?;
-        calibrated_mix(compute)
+        calibrated_mix(pattern, compute)
     });
     calibration.join().map_err(|_| anyhow!("BUG: calibration panicked"))?
 }
 
-fn calibrated_mix(compute: Compute) -> Result<Vec<Kind>> {
+fn calibrated_mix(pattern: Pattern, compute: Compute) -> Result<Vec<Kind>> {
     let round_ns = (service_ns(Builtin::Sha256, 64) / 64).max(1);
-    let rounds = |time: Duration| -> Result<u32> { Ok(u32::try_from(time.as_nanos() / u128::from(round_ns))?.max(1)) };
+    let rounds = |time: Duration| u32::try_from(time.as_nanos() / u128::from(round_ns)).map(|rounds| rounds.max(1));
+    let computed = |time: Duration| Ok::<_, TryFromIntError>((Builtin::Sha256, rounds(time)?));
+    let emulated = |time: Duration| Ok::<_, TryFromIntError>((Builtin::Hold, u32::try_from(time.as_nanos())?));
+    let light = match compute {
+        Compute::Emulated if pattern.is_all_light() => emulated(LIGHT)?,
+        _ => computed(LIGHT)?,
+    };
     let heavy = match compute {
-        Compute::Real => (Builtin::Sha256, rounds(HEAVY)?),
-        Compute::Emulated => (Builtin::Hold, u32::try_from(HEAVY.as_nanos())?),
+        Compute::Real => computed(HEAVY)?,
+        Compute::Emulated => emulated(HEAVY)?,
     };
     let kind = |name: &str, function: Builtin, operand: Option<u32>, weight| Kind {
         name: name.to_owned(),
@@ -208,11 +299,14 @@ fn calibrated_mix(compute: Compute) -> Result<Vec<Kind>> {
         nominal_ns: service_ns(function, operand.unwrap_or(0)),
         emulated: function == Builtin::Hold,
     };
-    Ok(vec![
-        kind("checksum", Builtin::Crc32, None, 0.1),
-        kind("light", Builtin::Sha256, Some(rounds(LIGHT)?), 0.7),
-        kind("heavy", heavy.0, Some(heavy.1), 0.2),
-    ])
+    let [checksums, lights, heavies] = pattern.weights();
+    let mut kinds = vec![
+        kind("checksum", Builtin::Crc32, None, checksums),
+        kind("light", light.0, Some(light.1), lights),
+        kind("heavy", heavy.0, Some(heavy.1), heavies),
+    ];
+    kinds.retain(|kind| kind.weight > 0.0);
+    Ok(kinds)
 }
 
 /// Median time that the function takes here, ns, for a payload like the demonstration's.
@@ -279,5 +373,47 @@ mod tests {
             assert!(setup(line, 2).is_err(), "{line}");
         }
         assert_eq!(setup("--policies ept,ept,local", 2).unwrap().policies, ["ept", "local"]);
+    }
+
+    #[test]
+    fn all_policies_are_those_that_nodes_without_pull_can_run() {
+        let all = policies(&["ept".to_owned(), ALL.to_owned()]).unwrap();
+        assert_eq!(all[0], "ept");
+        let runnable = PolicyKind::ALL.iter().filter(|policy| obstacle(**policy).is_none()).count();
+        assert_eq!(all.len(), runnable);
+        assert!(DEFAULT.iter().all(|policy| all.iter().any(|name| name == policy.name())));
+        for policy in PolicyKind::ALL {
+            assert_eq!(policies(&[policy.name().to_owned()]).is_ok(), obstacle(*policy).is_none(), "{policy:?}");
+        }
+        assert_eq!(policies(&[]).unwrap(), DEFAULT.map(PolicyKind::name));
+    }
+
+    #[test]
+    fn patterns_have_their_kinds_and_loads() {
+        let names = |setup: &Setup| setup.mix.iter().map(|kind| kind.name.clone()).collect::<Vec<_>>();
+        let low = setup("--workload low", 2).unwrap();
+        assert_eq!((names(&low), low.emulated()), (vec!["checksum".into(), "light".into()], vec!["light"]));
+        let high = setup("--workload high", 2).unwrap();
+        assert_eq!(names(&high), ["heavy"]);
+        let half = setup("--workload half --share 0.5 --load 0.7", 2).unwrap();
+        assert_eq!((names(&half), half.emulated()), (vec!["light".into(), "heavy".into()], vec!["heavy"]));
+        assert!((half.offered_loads[0] - 0.7).abs() < 1e-9 && (half.arrival_shares[0] - 0.5).abs() < 1e-9);
+        let skewed = setup("--workload skewed", 2).unwrap();
+        assert!(skewed.offered_loads[0] > 1.0 && skewed.offered_load < 1.0, "{skewed:?}");
+        assert!(setup("--workload bursty", 2).unwrap().workload(0).unwrap().burst.is_some());
+        assert!(low.workload(0).unwrap().burst.is_none());
+    }
+
+    #[test]
+    fn nodes_are_told_order_discipline_and_flows() {
+        let default = setup("", 2).unwrap();
+        assert_eq!((default.flows, default.order, default.discipline), (64, Order::Flow, Discipline::Fifo));
+        let settings = default.node_settings(1, "ept");
+        assert_eq!((settings.discipline.as_str(), settings.extra.as_str()), ("fifo", ""));
+        let setup = setup("--order none --discipline shortest --flows 8", 2).unwrap();
+        assert_eq!(setup.workload(0).unwrap().flows, 8);
+        let settings = setup.node_settings(1, "ept");
+        assert_eq!(settings.discipline, "shortest");
+        assert_eq!(settings.extra.matches("order = \"none\"").count(), Builtin::ALL.len());
     }
 }

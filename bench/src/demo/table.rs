@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::outcome::{Outcome, PolicyOutcome};
+use super::setup::Order;
 use crate::cpu::CpuShares;
 use crate::traffic::{Distribution, Report};
 
@@ -20,12 +21,24 @@ pub fn text(outcome: &Outcome) -> String {
 
 fn header(outcome: &Outcome) -> Vec<String> {
     let busy = (1..=outcome.setup.nodes).map(|node| format!("busy n{node}"));
-    ["policy", "mean", "p50", "p99", "p99.9", "forwarded", "interconnect", "sent", "lost", "unaccounted"]
-        .map(str::to_owned)
-        .into_iter()
-        .chain(busy)
-        .chain(["EPT error".to_owned()])
-        .collect()
+    [
+        "policy",
+        "mean",
+        "p50",
+        "p99",
+        "p99.9",
+        "forwarded",
+        "interconnect",
+        "sent",
+        "lost",
+        "unaccounted",
+        "reordered (by 3+)",
+    ]
+    .map(str::to_owned)
+    .into_iter()
+    .chain(busy)
+    .chain(["EPT error".to_owned()])
+    .collect()
 }
 
 fn row(name: &str, policy: &PolicyOutcome) -> Vec<String> {
@@ -41,10 +54,17 @@ fn row(name: &str, policy: &PolicyOutcome) -> Vec<String> {
         policy.counts.sent.to_string(),
         policy.lost.to_string(),
         policy.unaccounted.to_string(),
+        format_reordering(policy),
     ];
     cells.extend(policy.busy.iter().map(|busy| format_share(*busy)));
     cells.push(format!("{:.1} %", 100.0 * policy.ept_median_error));
     cells
+}
+
+/// Shares of reordered results; the second is of those that TCP would take for a loss.
+fn format_reordering(policy: &PolicyOutcome) -> String {
+    let percent = |share: f64| if share == 0.0 { "0".to_owned() } else { format!("{:.2}", 100.0 * share) };
+    format!("{} % ({} %)", percent(policy.reordered_share), percent(policy.three_reordered_share))
 }
 
 fn notes(outcome: &Outcome) -> Vec<String> {
@@ -65,13 +85,18 @@ fn notes(outcome: &Outcome) -> Vec<String> {
     }
     let shares = setup.arrival_shares.iter().map(|share| format_share(*share)).collect::<Vec<_>>().join(", ");
     let loads = setup.offered_loads.iter().map(|load| format!("{load:.2}")).collect::<Vec<_>>().join(", ");
+    let bursts = match setup.pattern.burst() {
+        Some(mean) => format!(" in bursts of {}", format_ns(mean.as_nanos() as f64)),
+        None => String::new(),
+    };
     notes.push(format!(
-        "traffic: {:.0} packets/s, Poisson; {shares} of them at the nodes in turn: loads {loads} if none moved, {:.2} for \
+        "traffic: {:.0} packets/s, Poisson{bursts}; {shares} of them at the nodes in turn: loads {loads} if none moved, {:.2} for \
          all; load reports each {}",
         setup.rate_per_s,
         setup.offered_load,
         format_ns(setup.report_interval_us as f64 * 1e3)
     ));
+    notes.push(order_note(outcome));
     notes.extend(timer_note(outcome));
     notes.push(cpu_note(outcome));
     let (balanced, all) = (outcome.ledgers.iter().filter(|entry| entry.ledger.balances).count(), outcome.ledgers.len());
@@ -82,6 +107,17 @@ fn notes(outcome: &Outcome) -> Vec<String> {
             .into(),
     );
     notes
+}
+
+/// What was done about order.
+fn order_note(outcome: &Outcome) -> String {
+    let setup = &outcome.setup;
+    let given_up = outcome.in_order().map(|(_, policy)| policy.out_of_order_noted).sum::<u64>();
+    let kept = match setup.order {
+        Order::Flow => format!("results leave in the order of their flow, {given_up} had to go before an earlier one"),
+        Order::None => "results leave in any order".to_owned(),
+    };
+    format!("{} flows at each node; {kept}; workers serve {}", setup.flows, setup.discipline.name())
 }
 
 /// The outcome of one run of the generator, by kind of packet.
@@ -179,6 +215,17 @@ mod tests {
     fn times_have_three_digits() {
         let texts = [0.0, 999.0, 1_234.0, 56_789.0, 512_000.0, 2_410_000.0, 3e9].map(format_ns);
         assert_eq!(texts, ["0 ns", "999 ns", "1.23 µs", "56.8 µs", "512 µs", "2.41 ms", "3.00 s"]);
+    }
+
+    #[test]
+    fn reordering_shows_both_shares() {
+        let outcome = |reordered_share, three_reordered_share| PolicyOutcome {
+            reordered_share,
+            three_reordered_share,
+            ..PolicyOutcome::default()
+        };
+        assert_eq!(format_reordering(&outcome(0.0, 0.0)), "0 % (0 %)");
+        assert_eq!(format_reordering(&outcome(0.0231, 0.00004)), "2.31 % (0.00 %)");
     }
 
     #[test]

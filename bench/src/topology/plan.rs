@@ -152,6 +152,8 @@ pub struct NodeSettings {
     pub cpus: Vec<usize>,
     /// How long a worker looks for packets before it sleeps.
     pub spin: Duration,
+    /// In which order workers serve what waits.
+    pub discipline: String,
     /// Time between two load reports under load.
     pub report_interval: Duration,
     /// Time between two load reports without load.
@@ -164,8 +166,8 @@ pub struct NodeSettings {
     pub wire: Duration,
     /// What a redirect must gain.
     pub margin: Duration,
-    /// Refuse redirects that cost more CPU than they move.
-    pub guard: bool,
+    /// Decide as Jang's thesis does: without the guard, and by its rule for work sent.
+    pub thesis: bool,
     /// More configuration, TOML sections as they stand.
     pub extra: String,
     /// How the kernel schedules it.
@@ -179,13 +181,14 @@ impl NodeSettings {
             policy: policy.to_owned(),
             cpus: vec![cpu],
             spin: Duration::from_micros(20),
+            discipline: "fifo".to_owned(),
             report_interval: Duration::from_micros(100),
             idle_interval: Duration::from_millis(1),
             send: Duration::from_micros(2),
             receive: Duration::from_micros(2),
             wire: Duration::from_micros(10),
             margin: Duration::ZERO,
-            guard: true,
+            thesis: false,
             extra: String::new(),
             scheduling: Scheduling::Ordinary,
         }
@@ -371,12 +374,17 @@ impl Plan {
                 format_mac(far.mac)
             ));
         }
-        add(format!("[workers]\ncpus = {:?}\nspin = \"{}\"\n", settings.cpus, format_duration(settings.spin)));
         add(format!(
-            "[policy]\nname = \"{}\"\nmargin = \"{}\"\nguard = {}\n",
+            "[workers]\ncpus = {:?}\nspin = \"{}\"\ndiscipline = \"{}\"\n",
+            settings.cpus,
+            format_duration(settings.spin),
+            settings.discipline
+        ));
+        add(format!(
+            "[policy]\nname = \"{}\"\nmargin = \"{}\"\nthesis = {}\n",
             settings.policy,
             format_duration(settings.margin),
-            settings.guard
+            settings.thesis
         ));
         add(format!(
             "[forwarding]\nsend = \"{}\"\nreceive = \"{}\"\nwire = \"{}\"\n",

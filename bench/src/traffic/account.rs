@@ -29,8 +29,11 @@ pub struct Counts {
     pub received: u64,
     /// Copies beyond the first.
     pub duplicated: u64,
-    /// Packets that came back after one of their flow that was sent later (RFC 4737, type-P-reordered).
+    /// Packets that came back after one of their flow that was sent later (RFC 4737 section 3, Type-P-Reordered).
     pub reordered: u64,
+    /// Those of them that came right behind three or more of their flow that were sent later (RFC 4737 section 5.4,
+    /// n-reordering with n >= 3): what TCP takes for a loss.
+    pub three_reordered: u64,
     /// Packets that came out of another port than the one they were sent to.
     pub misdelivered: u64,
     /// Packets with a wrong checksum.
@@ -50,6 +53,7 @@ impl Counts {
         self.received += other.received;
         self.duplicated += other.duplicated;
         self.reordered += other.reordered;
+        self.three_reordered += other.three_reordered;
         self.misdelivered += other.misdelivered;
         self.corrupt += other.corrupt;
         self.foreign += other.foreign;
@@ -60,6 +64,26 @@ impl Counts {
     /// Packets that did not come back.
     pub fn lost(&self) -> u64 {
         self.sent - self.received
+    }
+}
+
+/// What has come back of a flow.
+#[derive(Clone, Copy, Debug, Default)]
+struct Flow {
+    /// Largest sequence number; 0 before the first packet, which is larger than none.
+    newest: u64,
+    /// Sequence numbers of the last three packets, the last one first.
+    last: [Option<u64>; 3],
+}
+
+impl Flow {
+    /// Notes a packet in `counts`. Copies do not count.
+    fn returned(&mut self, sequence: u64, counts: &mut Counts) {
+        let is_before = |other: Option<u64>| other.is_some_and(|other| sequence < other);
+        counts.reordered += u64::from(sequence < self.newest);
+        counts.three_reordered += u64::from(self.last.into_iter().all(is_before));
+        self.newest = self.newest.max(sequence);
+        self.last = [Some(sequence), self.last[0], self.last[1]];
     }
 }
 
@@ -100,8 +124,8 @@ pub struct Account<'a> {
     start_ns: u64,
     /// Copies received, by sequence number.
     copies: Vec<u8>,
-    /// Largest sequence number seen, by (node, flow).
-    newest: HashMap<(u16, u16), u64>,
+    /// By node and flow.
+    flows: HashMap<(u16, u16), Flow>,
     report: Report,
 }
 
@@ -119,7 +143,7 @@ impl<'a> Account<'a> {
             cpu_ns: 0,
         };
         let copies = vec![0; schedule.arrivals().len()];
-        Self { schedule, start_ns, copies, newest: HashMap::new(), report }
+        Self { schedule, start_ns, copies, flows: HashMap::new(), report }
     }
 
     /// When a packet is to be sent, ns of the monotonic clock.
@@ -152,12 +176,7 @@ impl<'a> Account<'a> {
         counts.received += 1;
         counts.misdelivered += u64::from(returned.node != arrival.node);
         counts.corrupt += u64::from(!returned.is_intact);
-        let newest = self.newest.entry((arrival.node, arrival.flow)).or_insert(returned.sequence);
-        if returned.sequence < *newest {
-            counts.reordered += 1;
-        } else {
-            *newest = returned.sequence;
-        }
+        self.flows.entry((arrival.node, arrival.flow)).or_default().returned(returned.sequence, counts);
         let kind = &mut self.report.kinds[usize::from(arrival.kind)];
         kind.received += 1;
         if self.schedule.is_measured(sequence) {
@@ -256,6 +275,28 @@ mod tests {
         let other = (1..).find(|at| flow(&schedule, *at) != flow(&schedule, 0)).unwrap();
         assert_eq!(run(|_| vec![same as u64, 0]).counts.reordered, 1);
         assert_eq!(run(|_| vec![other as u64, 0]).counts.reordered, 0);
+    }
+
+    /// (reordered, reordered by three) of one flow whose packets come back in this order.
+    fn reordering(order: &[u64]) -> (u64, u64) {
+        let (mut flow, mut counts) = (Flow::default(), Counts::default());
+        order.iter().for_each(|sequence| flow.returned(*sequence, &mut counts));
+        (counts.reordered, counts.three_reordered)
+    }
+
+    #[test]
+    fn reordering_is_that_of_rfc_4737() {
+        assert_eq!(reordering(&[]), (0, 0));
+        assert_eq!(reordering(&[0, 1, 2, 5, 6]), (0, 0), "a gap is no reordering");
+        assert_eq!(reordering(&[1, 0]), (1, 0));
+        // Section 5.4: the packets right before it count, as far as they were sent later.
+        assert_eq!(reordering(&[1, 2, 0, 3]), (1, 0));
+        assert_eq!(reordering(&[1, 2, 3, 0]), (1, 1));
+        assert_eq!(reordering(&[1, 2, 3, 4, 0]), (1, 1));
+        assert_eq!(reordering(&[2, 3, 4, 0, 1]), (2, 1), "0 comes right before 1 and was sent earlier");
+        assert_eq!(reordering(&[4, 5, 6, 3, 2, 1, 0]), (4, 4));
+        // Section 3: against the largest so far, not against the one before.
+        assert_eq!(reordering(&[3, 1, 2]), (2, 0));
     }
 
     #[test]

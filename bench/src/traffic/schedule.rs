@@ -47,8 +47,10 @@ pub struct Workload {
     pub node_weights: Vec<f64>,
     /// Arrivals per second at all nodes together.
     pub rate_per_s: f64,
-    /// Flows (UDP source ports) per node.
+    /// Flows (UDP source ports) per node, of equal rate.
     pub flows: u16,
+    /// Mean length of the bursts in which the packets of each node come; without it they come at any time.
+    pub burst: Option<Duration>,
     /// Length of every frame, bytes.
     pub frame_bytes: usize,
     /// First part of the run: sent, answered, accounted for, but not measured, so that estimates and queues settle.
@@ -78,6 +80,40 @@ impl Workload {
     }
 }
 
+/// Share of the time in which a node has a burst, if its packets come in bursts.
+const DUTY: f64 = 0.25;
+
+/// Bursts of one node: their lengths and the gaps between them have exponential distributions.
+#[derive(Debug)]
+struct Bursts {
+    mean_ns: f64,
+    is_on: bool,
+    until_ns: f64,
+}
+
+impl Bursts {
+    fn new(mean: Duration, random: &mut Random) -> Self {
+        let mut bursts = Self { mean_ns: mean.as_nanos() as f64, is_on: random.unit() < DUTY, until_ns: 0.0 };
+        bursts.until_ns = bursts.length_ns(random);
+        bursts
+    }
+
+    /// Draws how long it stays as it is.
+    fn length_ns(&self, random: &mut Random) -> f64 {
+        let off_to_on = (1.0 - DUTY) / DUTY;
+        random.exponential(self.mean_ns * if self.is_on { 1.0 } else { off_to_on })
+    }
+
+    /// Whether there is one at a time; ask in the order of time.
+    fn is_on_at(&mut self, at_ns: f64, random: &mut Random) -> bool {
+        while self.until_ns <= at_ns {
+            self.is_on = !self.is_on;
+            self.until_ns += self.length_ns(random);
+        }
+        self.is_on
+    }
+}
+
 /// One packet to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
@@ -100,10 +136,10 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Draws the arrivals: Poisson in time, kind, node and flow independent of each other.
+    /// Draws the arrivals: Poisson in time (in bursts: while a node has one), kind, node and flow independent of each other.
     ///
     /// # Errors
-    /// The workload has no kinds, nodes, flows or rate.
+    /// The workload has no kinds, nodes, flows or rate, or bursts without length.
     pub fn new(workload: &Workload) -> Result<Self> {
         let is_positive = |weights: &[f64]| weights.iter().all(|w| *w >= 0.0) && weights.iter().sum::<f64>() > 0.0;
         let kind_weights = workload.kinds.iter().map(|kind| kind.weight).collect::<Vec<_>>();
@@ -111,19 +147,27 @@ impl Schedule {
         ensure!(is_positive(&workload.node_weights), "no node gets packets");
         ensure!(workload.rate_per_s > 0.0 && workload.rate_per_s.is_finite(), "rate {}/s", workload.rate_per_s);
         ensure!(workload.flows > 0, "no flows");
+        ensure!(workload.burst.is_none_or(|mean| !mean.is_zero()), "bursts without length");
         let mut random = Random::new(workload.seed);
-        let gap_ns = 1e9 / workload.rate_per_s;
+        let each = |mean| workload.node_weights.iter().map(|_| Bursts::new(mean, &mut random)).collect::<Vec<_>>();
+        let mut bursts = workload.burst.map(each);
+        // Packets that fall between bursts are left out below.
+        let gap_ns = if bursts.is_some() { DUTY } else { 1.0 } * 1e9 / workload.rate_per_s;
         let warm_up_ns = workload.warm_up.as_nanos() as f64;
         let end_ns = warm_up_ns + workload.measured.as_nanos() as f64;
         let mut arrivals = Vec::with_capacity((end_ns / gap_ns * 1.1) as usize);
         let mut at_ns = random.exponential(gap_ns);
         while at_ns < end_ns {
-            arrivals.push(Arrival {
+            let arrival = Arrival {
                 at_ns: at_ns as u64,
                 kind: random.weighted(&kind_weights) as u16,
                 node: random.weighted(&workload.node_weights) as u16,
                 flow: random.below(u64::from(workload.flows)) as u16,
-            });
+            };
+            let node = usize::from(arrival.node);
+            if bursts.as_mut().is_none_or(|bursts| bursts[node].is_on_at(at_ns, &mut random)) {
+                arrivals.push(arrival);
+            }
             at_ns += random.exponential(gap_ns);
         }
         let first_measured = arrivals.partition_point(|arrival| (arrival.at_ns as f64) < warm_up_ns);
@@ -159,6 +203,7 @@ pub(super) mod tests {
             node_weights: vec![3.0, 1.0],
             rate_per_s: 100_000.0,
             flows: 4,
+            burst: None,
             frame_bytes: 200,
             warm_up: Duration::from_millis(200),
             measured: Duration::from_millis(800),
@@ -199,6 +244,37 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn bursts_keep_the_rate_and_the_shares_and_leave_gaps() {
+        let burst = Some(Duration::from_millis(1));
+        let schedule = Schedule::new(&Workload { burst, ..workload() }).unwrap();
+        let of_node = |node| {
+            let at = schedule.arrivals().iter().filter(|arrival| arrival.node == node).map(|arrival| arrival.at_ns);
+            at.collect::<Vec<_>>()
+        };
+        let (first, second) = (of_node(0), of_node(1));
+        // About 250 bursts of each node.
+        let n = (first.len() + second.len()) as f64;
+        assert!((n - 100_000.0).abs() < 20_000.0, "{n}");
+        assert!((first.len() as f64 / n - 0.75).abs() < 0.1);
+        // At any time 75 of them would come in a millisecond: no gap would be as long.
+        let gaps = first.windows(2).filter(|pair| pair[1] - pair[0] > 1_000_000).count();
+        assert!((100..400).contains(&gaps), "{gaps}");
+        assert!(schedule.arrivals().is_sorted_by_key(|arrival| arrival.at_ns));
+    }
+
+    #[test]
+    fn nodes_have_bursts_of_their_own() {
+        let burst = Some(Duration::from_millis(5));
+        let schedule = Schedule::new(&Workload { burst, ..workload() }).unwrap();
+        let slots = |node| {
+            let of_node = schedule.arrivals().iter().filter(move |arrival| arrival.node == node);
+            of_node.map(|arrival| arrival.at_ns / 1_000_000).collect::<std::collections::BTreeSet<_>>()
+        };
+        let both = slots(0).intersection(&slots(1)).count() as f64;
+        assert!(both < 0.6 * slots(1).len() as f64, "{both} of {}", slots(1).len());
+    }
+
+    #[test]
     fn measuring_begins_after_the_warm_up() {
         let schedule = Schedule::new(&workload()).unwrap();
         let first = (0..).find(|at| schedule.is_measured(*at)).unwrap();
@@ -221,6 +297,7 @@ pub(super) mod tests {
             Workload { node_weights: vec![0.0, 0.0], ..workload() },
             Workload { rate_per_s: 0.0, ..workload() },
             Workload { flows: 0, ..workload() },
+            Workload { burst: Some(Duration::ZERO), ..workload() },
         ] {
             assert!(Schedule::new(&broken).is_err());
         }

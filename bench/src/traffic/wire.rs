@@ -10,6 +10,7 @@ use dataplane_common::maps::{INTERFACE_PORT, InterfaceRow, Params, socket_slot};
 use dataplane_common::meta::{METADATA_BYTES, Metadata};
 use dataplane_user::node::embedded_object;
 use dataplane_user::sys::NetDevice;
+use dataplane_user::worker::monotonic_ns;
 use dataplane_user::xdp::{Mode, Object, Sizes};
 use dataplane_user::xsk::{Batch, Kick, Umem, UmemConfig, Xsk, XskConfig};
 
@@ -131,7 +132,7 @@ impl Wire {
             while let Some(frame) = self.incoming.pop() {
                 let metadata = self.umem.metadata(&frame, METADATA_BYTES);
                 let metadata = metadata.and_then(<[u8]>::first_chunk::<METADATA_BYTES>).and_then(Metadata::parse);
-                let arrival_ns = metadata.map(|metadata| metadata.arrival_ns);
+                let arrival_ns = metadata.map(|metadata| metadata.arrival_ns(monotonic_ns()));
                 on_frame(&Received { port, arrival_ns, bytes: self.umem.bytes(&frame) });
                 self.umem.release(frame);
             }

@@ -50,6 +50,8 @@ pub const OPTION_CHECKSUM: u16 = 3;
 pub const OPTION_AUTHENTICATION: u16 = 4;
 /// Private option of this dataplane: a 32-bit operand of the function (rounds, nanoseconds).
 pub const OPTION_OPERAND: u16 = OPTION_PRIVATE | 0x10;
+/// Private option of this dataplane: a 32-bit key of what the packet is about, for policies that place by content.
+pub const OPTION_KEY: u16 = OPTION_PRIVATE | 0x12;
 /// Private option of this dataplane: room for the function's result, filled in by the node that computed it.
 pub const OPTION_RESULT: u16 = OPTION_PRIVATE | 0x11;
 
@@ -81,6 +83,8 @@ pub struct Anep {
     pub is_result: bool,
     /// The operand option's value, when there is one.
     pub operand: Option<u32>,
+    /// The key option's value, when there is one.
+    pub key: Option<u32>,
     /// Offset of the integrity checksum option's value, when there is one.
     pub checksum_at: Option<usize>,
     /// Offset of the result option's value, when there is one.
@@ -146,13 +150,20 @@ pub fn parse<P: Packet + ?Sized>(frame: &P, start: usize, limit: usize) -> Resul
     Ok(anep)
 }
 
+/// Which options a packet has: bits.
+const HAS_OPERAND: u32 = 1;
+const HAS_KEY: u32 = 2;
+const HAS_CHECKSUM: u32 = 4;
+const HAS_RESULT: u32 = 8;
+
 #[inline(always)]
 fn walk_options<P: Packet + ?Sized>(frame: &P, anep: &mut Anep) -> Result<(), Reason> {
     let end = anep.start + anep.header_len;
     let mut at = anep.start + HEADER_BYTES;
+    let (mut has, mut operand, mut key, mut checksum_at, mut result_at) = (0, 0, 0, 0, 0);
     for _ in 0..MAX_OPTIONS {
         if at >= end {
-            return Ok(());
+            break;
         }
         let Some([t0, t1, l0, l1]) = frame.read::<4>(at) else {
             return Err(Reason::DropAnepOptionLength);
@@ -163,22 +174,30 @@ fn walk_options<P: Packet + ?Sized>(frame: &P, anep: &mut Anep) -> Result<(), Re
             return Err(Reason::DropAnepOptionLength);
         }
         match tag & !OPTION_DISCARD {
-            OPTION_OPERAND if bytes >= 8 => anep.operand = frame.u32(at + 4),
+            OPTION_OPERAND if bytes >= 8 => (has, operand) = (has | HAS_OPERAND, frame.u32(at + 4).unwrap_or(0)),
+            OPTION_KEY if bytes >= 8 => (has, key) = (has | HAS_KEY, frame.u32(at + 4).unwrap_or(0)),
+            OPTION_CHECKSUM if bytes >= 8 => (has, checksum_at) = (has | HAS_CHECKSUM, at + 4),
             OPTION_RESULT => {
-                anep.result_at = Some(at + 4);
+                (has, result_at) = (has | HAS_RESULT, at + 4);
                 anep.result_len = bytes - 4;
             }
-            OPTION_CHECKSUM if bytes >= 8 => anep.checksum_at = Some(at + 4),
-            OPTION_OPERAND | OPTION_CHECKSUM => return Err(Reason::DropAnepOptionLength),
+            OPTION_OPERAND | OPTION_KEY | OPTION_CHECKSUM => return Err(Reason::DropAnepOptionLength),
             OPTION_SOURCE | OPTION_DESTINATION | OPTION_AUTHENTICATION => {}
             _ if tag & OPTION_DISCARD != 0 => return Err(Reason::DropAnepOptionUnknown),
             _ => {}
         }
-        at += bytes;
+        // Whatever this option was, the next one is looked at in the same state.
+        at = frame.forget((at + bytes) as u32) as usize;
+        has = frame.forget(has);
     }
     if at < end {
         return Err(Reason::DropAnepOptionsLimit);
     }
+    let when = |bit: u32| has & bit != 0;
+    anep.operand = if when(HAS_OPERAND) { Some(operand) } else { None };
+    anep.key = if when(HAS_KEY) { Some(key) } else { None };
+    anep.checksum_at = if when(HAS_CHECKSUM) { Some(checksum_at) } else { None };
+    anep.result_at = if when(HAS_RESULT) { Some(result_at) } else { None };
     Ok(())
 }
 

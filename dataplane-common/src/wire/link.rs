@@ -1,20 +1,20 @@
 //! The interconnect header: what one node of the cluster puts in front of a frame it sends to another.
 //!
 //! ```text
-//! | Ethernet (14 bytes, EtherType 0x88b5) | header (40 bytes) | original frame, from its Ethernet header on |
+//! | Ethernet (14 bytes, EtherType 0x88b5) | header (64 bytes) | original frame, from its Ethernet header on |
 //!
-//!  0 version  u8     16 charged_ns   u32     32 arrival_ns u64
-//!  1 kind     u8     20 position_ns  u32
-//!  2 hops     u8     24 length       u16
-//!  3 flags    u8     26 type_id      u16
-//!  4 source   u16    28 port         u16
-//!  6 destination u16 30 reserved     u16
+//!  0 version  u8     16 charged_ns   u32     32 arrival_ns     u64    48 backlog_ns     u32
+//!  1 kind     u8     20 position_ns  u32     40 flow_sequence  u32    52 received_ns    u32
+//!  2 hops     u8     24 length       u16     44 stamp_us       u32    56 received_epoch u16
+//!  3 flags    u8     26 type_id      u16                              58 queued         u16
+//!  4 source   u16    28 port         u16                              60 spent_ns       u32
+//!  6 destination u16 30 flow         u16
 //!  8 epoch    u32
 //! 12 sequence u32
 //! ```
 //!
 //! A *forward* carries a packet to the node that shall compute it, a *result* carries it back to the node of arrival, a
-//! *report* ([`Report`]) carries the sender's load instead of a frame.
+//! *report* ([`Report`]) carries no frame. All three carry the sender's load ([`Carried`]).
 
 use super::ip::ETHERNET_BYTES;
 use crate::packet::Packet;
@@ -23,13 +23,13 @@ use crate::reason::Reason;
 /// EtherType of interconnect frames: IEEE 802 "Local Experimental EtherType 1".
 pub const ETHERTYPE_LINK: u16 = 0x88b5;
 /// Version of this format. A frame of another version is dropped and counted.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// Length of the interconnect header, bytes.
-pub const HEADER_BYTES: usize = 40;
+pub const HEADER_BYTES: usize = 64;
 /// What is put in front of the original frame: Ethernet and interconnect header, bytes.
 pub const OVERHEAD_BYTES: usize = ETHERNET_BYTES + HEADER_BYTES;
 /// Length of a report's body, bytes.
-pub const REPORT_BYTES: usize = 28;
+pub const REPORT_BYTES: usize = 32;
 /// Length of a whole report frame, bytes.
 pub const REPORT_FRAME_BYTES: usize = OVERHEAD_BYTES + REPORT_BYTES;
 /// Most hops a packet may make inside the cluster: from the node of arrival to the node that computes it.
@@ -59,6 +59,40 @@ impl Kind {
     }
 }
 
+/// [`Header::flow`] of a packet whose result need not keep an order.
+pub const NO_FLOW: u16 = u16::MAX;
+
+/// The sender's load, as every interconnect frame carries it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// When it was read, µs (1024 ns) of the sender's monotonic clock (wrapping). A receiver takes only newer ones.
+    pub stamp_us: u32,
+    /// Work waiting at a worker of the sender, ns (saturating): the mean over its workers in a report, that of the worker
+    /// at hand in other frames.
+    pub backlog_ns: u32,
+    /// Newest position of the *receiver's* work that the sender has seen, ns (wrapping).
+    pub received_ns: u32,
+    /// Low half of the receiver's boot epoch that `received_ns` belongs to.
+    pub received_epoch: u16,
+    /// Packets waiting or in service at a worker of the sender, sixteenths; 2^16 − 1 = as many as can be said, or more.
+    pub queued: u16,
+}
+
+impl Carried {
+    /// [`Carried::queued`] of this many thousandths of packets.
+    #[inline(always)]
+    pub const fn queued_of(milli: u32) -> u16 {
+        let sixteenths = milli as u64 * 16 / 1000;
+        if sixteenths >= u16::MAX as u64 { u16::MAX } else { sixteenths as u16 }
+    }
+
+    /// [`Carried::queued`] in thousandths of packets.
+    #[inline(always)]
+    pub const fn queued_milli(&self) -> u32 {
+        if self.queued == u16::MAX { u32::MAX } else { self.queued as u32 * 1000 / 16 }
+    }
+}
+
 /// The interconnect header, by value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -78,8 +112,8 @@ pub struct Header {
     /// Estimated processing time charged for this packet, ns. Zero in a report.
     pub charged_ns: u32,
     /// Work sent to the destination in this boot, this frame included, ns (wrapping). A receiver that keeps the newest
-    /// position knows how much work has left the link, whether or not every frame arrived. In a result: the position of
-    /// the forward it answers.
+    /// position knows how much work has left the link, whether or not every frame arrived. In a result: the time the
+    /// function took, ns.
     pub position_ns: u32,
     /// Bytes of the frame behind the header; 0 in a report, whose body is no frame.
     pub length: u16,
@@ -87,8 +121,16 @@ pub struct Header {
     pub type_id: u16,
     /// Port of the node of arrival through which the result leaves (an index of that node, opaque to others).
     pub port: u16,
+    /// Slot of the packet's flow at the node of arrival (opaque to others), or [`NO_FLOW`].
+    pub flow: u16,
     /// When the packet arrived at the node of arrival, ns of that node's monotonic clock (opaque to others).
     pub arrival_ns: u64,
+    /// The packet's number in its flow slot (wrapping; opaque to others).
+    pub flow_sequence: u32,
+    /// The sender's load.
+    pub load: Carried,
+    /// In a result: time from the forward's arrival at the sender to this frame, ns (saturating). Else 0.
+    pub spent_ns: u32,
 }
 
 impl Header {
@@ -108,7 +150,15 @@ impl Header {
         bytes[24..26].copy_from_slice(&self.length.to_be_bytes());
         bytes[26..28].copy_from_slice(&self.type_id.to_be_bytes());
         bytes[28..30].copy_from_slice(&self.port.to_be_bytes());
+        bytes[30..32].copy_from_slice(&self.flow.to_be_bytes());
         bytes[32..40].copy_from_slice(&self.arrival_ns.to_be_bytes());
+        bytes[40..44].copy_from_slice(&self.flow_sequence.to_be_bytes());
+        bytes[44..48].copy_from_slice(&self.load.stamp_us.to_be_bytes());
+        bytes[48..52].copy_from_slice(&self.load.backlog_ns.to_be_bytes());
+        bytes[52..56].copy_from_slice(&self.load.received_ns.to_be_bytes());
+        bytes[56..58].copy_from_slice(&self.load.received_epoch.to_be_bytes());
+        bytes[58..60].copy_from_slice(&self.load.queued.to_be_bytes());
+        bytes[60..64].copy_from_slice(&self.spent_ns.to_be_bytes());
         bytes
     }
 
@@ -139,7 +189,17 @@ impl Header {
             length: u16::from_be_bytes([b[24], b[25]]),
             type_id: u16::from_be_bytes([b[26], b[27]]),
             port: u16::from_be_bytes([b[28], b[29]]),
+            flow: u16::from_be_bytes([b[30], b[31]]),
             arrival_ns: u64::from_be_bytes([b[32], b[33], b[34], b[35], b[36], b[37], b[38], b[39]]),
+            flow_sequence: u32::from_be_bytes([b[40], b[41], b[42], b[43]]),
+            load: Carried {
+                stamp_us: u32::from_be_bytes([b[44], b[45], b[46], b[47]]),
+                backlog_ns: u32::from_be_bytes([b[48], b[49], b[50], b[51]]),
+                received_ns: u32::from_be_bytes([b[52], b[53], b[54], b[55]]),
+                received_epoch: u16::from_be_bytes([b[56], b[57]]),
+                queued: u16::from_be_bytes([b[58], b[59]]),
+            },
+            spent_ns: u32::from_be_bytes([b[60], b[61], b[62], b[63]]),
         };
         // A short frame may have been padded to the Ethernet minimum, so "longer than it says" is no error.
         if start + HEADER_BYTES + usize::from(header.length) > frame.len() {
@@ -153,39 +213,37 @@ impl Header {
 }
 
 /// A load report: the body behind a [`Header`] of kind [`Kind::Report`], whose `position_ns` says how much work the
-/// reporting node has sent to the receiver so far.
+/// reporting node has sent to the receiver so far, and whose [`Carried`] load is the mean over the node's workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Work waiting at a worker of the sender, mean over its workers, ns (saturating).
-    pub backlog_ns: u32,
-    /// Packets waiting or in service at a worker of the sender, in thousandths (mean over its workers): its run queue.
-    pub queued_milli: u32,
-    /// Newest position of the *receiver's* work that the sender has seen, ns (wrapping).
-    pub received_ns: u32,
-    /// Boot epoch of the receiver that `received_ns` belongs to; 0 when none was seen.
-    pub received_epoch: u32,
+    /// Which part of the backlog lies behind a packet of each band ([`crate::bands::Behind`]).
+    pub behind: u64,
+    /// Backlog, mean over about a second, ns.
+    pub mean_backlog_ns: u32,
     /// Frames with work that the sender has received from the receiver in that epoch (wrapping).
     pub received_frames: u32,
-    /// Share of the last interval the sender's workers were busy, thousandths.
-    pub busy_milli: u16,
-    /// Workers of the sender.
-    pub workers: u16,
     /// The next report comes within this time, µs.
     pub interval_us: u32,
+    /// Workers of the sender.
+    pub workers: u16,
+    /// Share of the last interval the sender's workers were busy, thousandths.
+    pub busy_milli: u16,
+    /// Share of the sender's packet memory that is in use, thousandths.
+    pub memory_milli: u16,
 }
 
 impl Report {
     /// The body's bytes.
+    #[inline(always)]
     pub fn emit(&self) -> [u8; REPORT_BYTES] {
         let mut bytes = [0u8; REPORT_BYTES];
-        bytes[0..4].copy_from_slice(&self.backlog_ns.to_be_bytes());
-        bytes[4..8].copy_from_slice(&self.queued_milli.to_be_bytes());
-        bytes[8..12].copy_from_slice(&self.received_ns.to_be_bytes());
-        bytes[12..16].copy_from_slice(&self.received_epoch.to_be_bytes());
-        bytes[16..20].copy_from_slice(&self.received_frames.to_be_bytes());
-        bytes[20..22].copy_from_slice(&self.busy_milli.to_be_bytes());
-        bytes[22..24].copy_from_slice(&self.workers.to_be_bytes());
-        bytes[24..28].copy_from_slice(&self.interval_us.to_be_bytes());
+        bytes[0..8].copy_from_slice(&self.behind.to_be_bytes());
+        bytes[8..12].copy_from_slice(&self.mean_backlog_ns.to_be_bytes());
+        bytes[12..16].copy_from_slice(&self.received_frames.to_be_bytes());
+        bytes[16..20].copy_from_slice(&self.interval_us.to_be_bytes());
+        bytes[20..22].copy_from_slice(&self.workers.to_be_bytes());
+        bytes[22..24].copy_from_slice(&self.busy_milli.to_be_bytes());
+        bytes[24..26].copy_from_slice(&self.memory_milli.to_be_bytes());
         bytes
     }
 
@@ -199,14 +257,13 @@ impl Report {
             return Err(Reason::DropLinkTruncated);
         };
         let report = Self {
-            backlog_ns: u32::from_be_bytes([b[0], b[1], b[2], b[3]]),
-            queued_milli: u32::from_be_bytes([b[4], b[5], b[6], b[7]]),
-            received_ns: u32::from_be_bytes([b[8], b[9], b[10], b[11]]),
-            received_epoch: u32::from_be_bytes([b[12], b[13], b[14], b[15]]),
-            received_frames: u32::from_be_bytes([b[16], b[17], b[18], b[19]]),
-            busy_milli: u16::from_be_bytes([b[20], b[21]]),
-            workers: u16::from_be_bytes([b[22], b[23]]),
-            interval_us: u32::from_be_bytes([b[24], b[25], b[26], b[27]]),
+            behind: u64::from_be_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]),
+            mean_backlog_ns: u32::from_be_bytes([b[8], b[9], b[10], b[11]]),
+            received_frames: u32::from_be_bytes([b[12], b[13], b[14], b[15]]),
+            interval_us: u32::from_be_bytes([b[16], b[17], b[18], b[19]]),
+            workers: u16::from_be_bytes([b[20], b[21]]),
+            busy_milli: u16::from_be_bytes([b[22], b[23]]),
+            memory_milli: u16::from_be_bytes([b[24], b[25]]),
         };
         if report.workers == 0 || report.interval_us == 0 {
             return Err(Reason::DropLinkTruncated);
@@ -243,7 +300,17 @@ mod tests {
             length: 4,
             type_id: 0xff03,
             port: 3,
+            flow: 0x0a0b,
             arrival_ns: 0x0102_0304_0506_0708,
+            flow_sequence: 0x1112_1314,
+            load: Carried {
+                stamp_us: 0x2122_2324,
+                backlog_ns: 0x3132_3334,
+                received_ns: 0x4142_4344,
+                received_epoch: 0x5152,
+                queued: 0x6162,
+            },
+            spent_ns: 0x7172_7374,
         }
     }
 
@@ -269,7 +336,7 @@ mod tests {
             bytes[ETHERNET_BYTES + at] = value;
             Header::parse(bytes.as_slice(), ETHERNET_BYTES)
         };
-        assert_eq!(with(0, 2), Err(Reason::DropLinkVersion));
+        assert_eq!(with(0, 1), Err(Reason::DropLinkVersion));
         assert_eq!(with(1, 9), Err(Reason::DropLinkKind));
         assert_eq!(with(2, 0), Err(Reason::DropLinkHops));
         assert_eq!(with(2, 2), Err(Reason::DropLinkHops));
@@ -280,20 +347,29 @@ mod tests {
     }
 
     #[test]
+    fn queues_are_carried_in_sixteenths() {
+        for milli in [0, 62, 1000, 2500, 4_000_000] {
+            let carried = Carried { queued: Carried::queued_of(milli), ..Carried::default() };
+            assert!(carried.queued_milli().abs_diff(milli) <= 62, "{milli}");
+        }
+        let full = Carried { queued: Carried::queued_of(u32::MAX), ..Carried::default() };
+        assert_eq!(full.queued_milli(), u32::MAX, "a node that wants nothing more");
+    }
+
+    #[test]
     fn report_survives_the_wire() {
         let report = Report {
-            backlog_ns: 1,
-            queued_milli: 2,
-            received_ns: 3,
-            received_epoch: 4,
-            received_frames: 5,
+            behind: 1,
+            mean_backlog_ns: 2,
+            received_frames: 3,
+            interval_us: 4,
+            workers: 5,
             busy_milli: 6,
-            workers: 7,
-            interval_us: 8,
+            memory_milli: 7,
         };
         let bytes = report.emit();
         assert_eq!(Report::parse(bytes.as_slice(), 0), Ok(report));
-        assert_eq!(Report::parse(&bytes[..27], 0), Err(Reason::DropLinkTruncated));
+        assert_eq!(Report::parse(&bytes[..31], 0), Err(Reason::DropLinkTruncated));
         assert_eq!(Report::parse([0u8; REPORT_BYTES].as_slice(), 0), Err(Reason::DropLinkTruncated));
     }
 
@@ -303,8 +379,7 @@ mod tests {
             if let Ok(header) = Header::parse(bytes.as_slice(), 0) {
                 let again = header.emit();
                 prop_assert_eq!(&again[..3], &bytes[..3]);
-                prop_assert_eq!(&again[4..30], &bytes[4..30]);
-                prop_assert_eq!(&again[32..], &bytes[32..HEADER_BYTES]);
+                prop_assert_eq!(&again[4..], &bytes[4..HEADER_BYTES]);
             }
         }
     }

@@ -8,7 +8,10 @@
 //! | file | what it knows |
 //! |---|---|
 //! | `schema.rs` | which sections and keys there are |
-//! | `read.rs` | walks them: defaults, checks between them |
+//! | `settings.rs` | the settings of the policies as keys |
+//! | `read.rs` | what sections mean: defaults, checks between them |
+//! | `read/placement.rs` | the same of `[policy]` and `[[function]]` |
+//! | `read/walk.rs` | finds sections and keys |
 //! | `value.rs` | what one value may be |
 //! | `units.rs` | `"100us"`, `"10Gbit/s"` |
 //! | `nearest.rs` | "did you mean" |
@@ -19,6 +22,7 @@ mod error;
 mod nearest;
 mod read;
 mod schema;
+mod settings;
 mod units;
 mod value;
 mod write;
@@ -27,11 +31,15 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-use dataplane_common::maps::{ABI_VERSION, Params};
+use dataplane_common::load::Erl;
+use dataplane_common::maps::{ABI_VERSION, ORDER_AFFINE, ORDER_FLOW, ORDER_NONE, Params};
 use dataplane_common::policy::PolicyKind;
+use dataplane_common::tuning::Tuning;
 use dataplane_common::wire::anep;
 
+pub use dataplane_common::report::Mode as ReportMode;
 pub use error::{ConfigErrors, Place, Problem};
+pub use settings::{KnownSetting, settings};
 
 /// A function the caller can run, as the file may name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,28 +171,41 @@ pub struct Workers {
     pub frame_size: u32,
     /// How long a worker without packets spins before it sleeps, ns; 0 = it sleeps at once.
     pub spin_ns: u32,
+    /// Idle workers ask other nodes for work.
+    pub pull: bool,
 }
 
 impl Default for Workers {
     fn default() -> Self {
-        Self { cpus: vec![0], frames: 4096, frame_size: 2048, spin_ns: 20_000 }
+        Self { cpus: vec![0], frames: 4096, frame_size: 2048, spin_ns: 20_000, pull: false }
     }
 }
 
 /// How packets are placed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// The rule.
+    /// The rule for functions that name none.
     pub kind: PolicyKind,
     /// A redirect must be better than staying by more than this, ns.
     pub margin_ns: u32,
-    /// Refuse redirects that cost more CPU than they save.
-    pub guard: bool,
+    /// As the thesis has it: redirects are not refused for costing more CPU time than they save, and the defaults of
+    /// [`Policy::tuning`] are those of [`Policy::tuning_of`].
+    pub thesis: bool,
+    /// The settings of the policies, the discipline of the workers among them.
+    pub tuning: Tuning,
+}
+
+impl Policy {
+    /// The settings unless the file has others: with `thesis`, work sent counts by the literal rule, and all nodes are
+    /// looked at.
+    pub const fn tuning_of(thesis: bool) -> Tuning {
+        if thesis { Tuning { erl: Erl::Add as u32, sample: 0, ..Tuning::DEFAULT } } else { Tuning::DEFAULT }
+    }
 }
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { kind: PolicyKind::EptErl, margin_ns: 0, guard: true }
+        Self { kind: PolicyKind::EptErl, margin_ns: 0, thesis: false, tuning: Self::tuning_of(false) }
     }
 }
 
@@ -217,18 +238,33 @@ impl Default for Forwarding {
     }
 }
 
-/// How often load is reported to peers.
+/// When load is reported to peers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reports {
-    /// Under load, ns.
+    /// What makes the node report.
+    pub mode: ReportMode,
+    /// Time between two reports under load when the clock makes them, ns.
     pub interval_ns: u32,
-    /// When idle, ns; not below `interval_ns`.
+    /// Longest time between two reports, when idle or when nothing happens, ns; not below `interval_ns`.
     pub idle_interval_ns: u32,
+    /// [`ReportMode::KFinish`]: the share of the packets waiting at the last report that must be finished, percent.
+    pub finish_share: u32,
+    /// Least time between two reports when the clock does not make them, ns.
+    pub min_gap_ns: u32,
+    /// Forwards and results carry the load too, and are listened to.
+    pub piggyback: bool,
 }
 
 impl Default for Reports {
     fn default() -> Self {
-        Self { interval_ns: 100_000, idle_interval_ns: 1_000_000 }
+        Self {
+            mode: ReportMode::Periodic,
+            interval_ns: 100_000,
+            idle_interval_ns: 1_000_000,
+            finish_share: 50,
+            min_gap_ns: 20_000,
+            piggyback: true,
+        }
     }
 }
 
@@ -256,15 +292,62 @@ pub struct FunctionConfig {
     pub type_id: u16,
     /// Packets whose estimated processing time is above this are dropped, ns.
     pub limit_ns: u32,
+    /// What places its packets.
+    pub policy: PolicyKind,
+    /// In which order its results leave.
+    pub order: Order,
 }
 
 impl FunctionConfig {
     /// Limit of a function for which the file gives none, ns.
     pub const DEFAULT_LIMIT_NS: u32 = 10_000_000;
 
-    /// `known` under its own type id, with the default limit.
-    pub const fn new(known: KnownFunction) -> Self {
-        Self { name: known.name, type_id: known.type_id, limit_ns: Self::DEFAULT_LIMIT_NS }
+    /// `known` under its own type id, placed by `policy`, with the default limit and order.
+    pub const fn new(known: KnownFunction, policy: PolicyKind) -> Self {
+        let KnownFunction { name, type_id } = known;
+        Self { name, type_id, limit_ns: Self::DEFAULT_LIMIT_NS, policy, order: DEFAULT_ORDER }
+    }
+}
+
+/// In which order results leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Those of a flow as its packets arrived.
+    Flow,
+    /// As they come.
+    None,
+    /// As with [`Order::Flow`], and packets are computed where they arrive: the function keeps state of its flows.
+    Affine,
+}
+
+/// Order of a function for which the file gives none.
+pub const DEFAULT_ORDER: Order = Order::Flow;
+
+impl Order {
+    /// Every order with its name in the file.
+    pub const NAMES: [(&'static str, Self); 3] = [("flow", Self::Flow), ("none", Self::None), ("affine", Self::Affine)];
+
+    /// Name in the file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Flow => "flow",
+            Self::None => "none",
+            Self::Affine => "affine",
+        }
+    }
+
+    /// The number in [`FunctionRow::order`](dataplane_common::maps::FunctionRow::order).
+    pub const fn id(self) -> u32 {
+        match self {
+            Self::Flow => ORDER_FLOW,
+            Self::None => ORDER_NONE,
+            Self::Affine => ORDER_AFFINE,
+        }
+    }
+
+    /// The order of this number.
+    pub fn from_id(id: u32) -> Option<Self> {
+        Self::NAMES.iter().map(|(_, order)| *order).find(|order| order.id() == id)
     }
 }
 
@@ -316,16 +399,16 @@ impl Config {
         Params {
             abi: ABI_VERSION,
             policy: self.policy.kind as u32,
+            policies: self.functions.iter().fold(0, |policies, function| policies | function.policy.bit()),
             node: self.node.id,
             nodes: largest.saturating_add(1),
             udp_port: self.active.udp_port,
-            guard: self.policy.guard.into(),
+            guard: (!self.policy.thesis).into(),
             epoch,
-            send_ns: self.forwarding.send_ns,
-            receive_ns: self.forwarding.receive_ns,
-            wire_ns: self.forwarding.wire_ns,
-            wire_ns_per_byte_q16: self.forwarding.wire_ns_per_byte_q16(),
             margin_ns: self.policy.margin_ns,
+            piggyback: self.reports.piggyback.into(),
+            tuning: self.policy.tuning,
+            ..Params::DEFAULT
         }
     }
 }

@@ -1,27 +1,27 @@
-//! Walks the parsed file: sections and keys, defaults, and the checks between them.
+//! What the sections of a parsed file mean: defaults, and the checks between them.
 //!
 //! Reading goes on after a mistake. So that one mistake does not cause a second message, a [`Field`] remembers whether
 //! it was absent or bad, and checks between places look only at good ones.
 
+mod placement;
+mod walk;
+
 use std::ops::Range;
 
 use dataplane_common::load::MAX_INTERVAL_US;
-use dataplane_common::maps::{MAX_FUNCTIONS, MAX_INTERFACES, MAX_NODES, MAX_WORKERS};
-use dataplane_common::policy::PolicyKind;
-use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use dataplane_common::maps::{MAX_INTERFACES, MAX_NODES, MAX_WORKERS};
+use dataplane_common::tuning::Tuning;
+use toml::de::DeTable;
 
 use super::error::{Complaint, ConfigErrors, Problems};
 use super::nearest::did_you_mean;
-use super::schema::{
-    ACTIVE, FORWARDING, FUNCTION, LINK, NODE, PEER, POLICY, PORT, REPORTS, SECTIONS, Schema, WORKERS, home_of,
-};
+use super::schema::{ACTIVE, FORWARDING, LINK, NODE, PEER, POLICY, PORT, REPORTS, WORKERS};
 use super::units::show_duration;
-use super::value::{self, Read, UP_TO_A_SECOND};
+use super::value::{self, UP_TO_A_SECOND};
 use super::{
-    Active, Config, Forwarding, FunctionConfig, Interface, KnownFunction, Mode, Node, Peer, Policy, Reports, Workers,
-    ZeroCopy,
+    Active, Config, Forwarding, Interface, KnownFunction, Mode, Node, Peer, ReportMode, Reports, Workers, ZeroCopy,
 };
+use walk::{Claims, Field, Section};
 
 /// Reads `text`.
 pub(super) fn config(text: &str, functions: &[KnownFunction]) -> Result<Config, ConfigErrors> {
@@ -45,85 +45,11 @@ pub(super) fn config(text: &str, functions: &[KnownFunction]) -> Result<Config, 
         links: Vec::new(),
         links_are_complete: true,
         peers_are_complete: true,
+        discipline: Tuning::DEFAULT.discipline,
+        pull: Some(Workers::default().pull),
     };
     let config = reader.config();
     reader.problems.into_result(config)
-}
-
-/// What became of a key.
-enum Field<T> {
-    /// The file does not set it.
-    Absent,
-    /// It was complained about.
-    Bad,
-    /// Its value and where that stands.
-    Good(Spanned<T>),
-}
-
-impl<T> Field<T> {
-    /// The value, or `default`. After a mistake the default stands in only until the file is refused.
-    fn or(self, default: T) -> T {
-        self.value().unwrap_or(default)
-    }
-
-    fn value(self) -> Option<T> {
-        match self {
-            Self::Good(value) => Some(value.into_inner()),
-            Self::Absent | Self::Bad => None,
-        }
-    }
-
-    fn good(&self) -> Option<(&T, Range<usize>)> {
-        match self {
-            Self::Good(value) => Some((value.get_ref(), value.span())),
-            Self::Absent | Self::Bad => None,
-        }
-    }
-
-    fn is_bad(&self) -> bool {
-        matches!(self, Self::Bad)
-    }
-}
-
-/// One `[section]` of the file.
-struct Section<'t> {
-    schema: &'static Schema,
-    header: Range<usize>,
-    table: &'t DeTable<'t>,
-}
-
-/// Values of which each may occur once, with who has them.
-struct Claims<T> {
-    why: &'static str,
-    todo: &'static str,
-    taken: Vec<(T, String)>,
-}
-
-impl<T: PartialEq> Claims<T> {
-    fn new(why: &'static str, todo: &'static str) -> Self {
-        Self { why, todo, taken: Vec::new() }
-    }
-
-    /// Takes the value at `span` for `section`, or complains that it is taken.
-    fn claim(
-        &mut self,
-        value: T,
-        label: &str,
-        section: &Section<'_>,
-        span: &Range<usize>,
-        problems: &mut Problems<'_>,
-    ) {
-        match self.taken.iter().find(|(taken, _)| *taken == value) {
-            Some((_, holder)) => {
-                problems
-                    .add_of_whole(span, Complaint::new(format!("{label} is taken by {holder}"), self.why, self.todo));
-            }
-            None => {
-                let holder = format!("the {} on line {}", section.schema.header(), problems.line(section.header.start));
-                self.taken.push((value, holder));
-            }
-        }
-    }
 }
 
 /// A link whose name is good.
@@ -146,6 +72,10 @@ struct Reader<'t> {
     links_are_complete: bool,
     /// Every `[[peer]]` has a good link: only then can a link be called unused.
     peers_are_complete: bool,
+    /// The discipline of the workers, which lies among the settings of the policies.
+    discipline: u32,
+    /// Whether idle workers pull; `None` after a mistake.
+    pull: Option<bool>,
 }
 
 /// Sections.
@@ -162,13 +92,16 @@ impl<'t> Reader<'t> {
         let links: Vec<_> = links.iter().map(|section| self.link(section)).collect();
         let peers: Vec<_> = self.tables(&PEER).iter().map(|section| self.peer(section)).collect();
         self.unused_links();
+        let workers = self.table(&WORKERS, Self::workers);
+        let mut policy = self.table(&POLICY, Self::policy);
+        policy.tuning.discipline = self.discipline;
         let config = Config {
-            workers: self.table(&WORKERS, Self::workers),
-            policy: self.table(&POLICY, Self::policy),
             forwarding: self.table(&FORWARDING, Self::forwarding),
             reports: self.table(&REPORTS, Self::reports),
             active: self.table(&ACTIVE, Self::active),
-            functions: self.functions()?,
+            functions: self.functions(policy.kind)?,
+            workers,
+            policy,
             node: node?,
             ports: ports.into_iter().collect::<Option<_>>()?,
             links: links.into_iter().collect::<Option<_>>()?,
@@ -297,11 +230,15 @@ impl<'t> Reader<'t> {
         let frames = value::power_of_two(256..=65_536, "rings and the free list count frames in powers of two");
         let size = value::number_among(&[2048, 4096], "the kernel divides each page of packet memory evenly");
         let spin = value::duration(UP_TO_A_SECOND, "a spinning worker keeps its CPU from everyone else");
+        self.discipline = self.discipline(section);
+        let pull = self.field(section, "pull", value::flag);
+        self.pull = if pull.is_bad() { None } else { Some(pull.or(default.pull)) };
         Workers {
             cpus: self.cpus(section).unwrap_or(default.cpus),
             frames: self.field(section, "frames", frames).or(default.frames),
             frame_size: self.field(section, "frame_size", size).or(default.frame_size),
             spin_ns: self.field(section, "spin", spin).or(default.spin_ns),
+            pull: self.pull.unwrap_or(default.pull),
         }
     }
 
@@ -339,17 +276,6 @@ impl<'t> Reader<'t> {
         Some(cpus)
     }
 
-    fn policy(&mut self, section: &Section<'_>) -> Policy {
-        let default = Policy::default();
-        let names = PolicyKind::ALL.iter().map(|kind| (kind.name(), *kind)).collect();
-        let margin = value::duration(UP_TO_A_SECOND, "with a larger margin no packet would ever be sent");
-        Policy {
-            kind: self.field(section, "name", value::word(names, "policy")).or(default.kind),
-            margin_ns: self.field(section, "margin", margin).or(default.margin_ns),
-            guard: self.field(section, "guard", value::flag).or(default.guard),
-        }
-    }
-
     fn forwarding(&mut self, section: &Section<'_>) -> Forwarding {
         let default = Forwarding::default();
         let cost = || value::duration(UP_TO_A_SECOND, "this is the cost of one packet");
@@ -381,7 +307,15 @@ impl<'t> Reader<'t> {
             );
             self.problems.add_of_whole(&span, complaint);
         }
-        Reports { interval_ns, idle_interval_ns: idle.or(default.idle_interval_ns.max(interval_ns)) }
+        let share = value::number(1..=100, "it is a share of the packets that waited at the last report, in percent");
+        Reports {
+            mode: self.field(section, "mode", value::word(ReportMode::NAMES.to_vec(), "mode")).or(default.mode),
+            interval_ns,
+            idle_interval_ns: idle.or(default.idle_interval_ns.max(interval_ns)),
+            finish_share: self.field(section, "finish_share", share).or(default.finish_share),
+            min_gap_ns: self.field(section, "min_gap", range()).or(default.min_gap_ns),
+            piggyback: self.field(section, "piggyback", value::flag).or(default.piggyback),
+        }
     }
 
     fn active(&mut self, section: &Section<'_>) -> Active {
@@ -394,182 +328,4 @@ impl<'t> Reader<'t> {
                 .or(default.verify_udp_checksum),
         }
     }
-
-    fn functions(&mut self) -> Option<Vec<FunctionConfig>> {
-        let sections = self.tables(&FUNCTION);
-        if sections.is_empty() {
-            return Some(self.known.iter().map(|known| FunctionConfig::new(*known)).collect());
-        }
-        self.at_most(MAX_FUNCTIONS, "functions", sections.iter());
-        let mut names = Claims::new("a function is measured and counted once", "remove one of the two");
-        let mut ids = Claims::new("a packet names its function by the type id", "give each function an id of its own");
-        let functions: Vec<_> = sections.iter().map(|section| self.function(section, &mut names, &mut ids)).collect();
-        functions.into_iter().collect()
-    }
-
-    fn function(
-        &mut self,
-        section: &Section<'_>,
-        names: &mut Claims<&'static str>,
-        ids: &mut Claims<u16>,
-    ) -> Option<FunctionConfig> {
-        let words = self.known.iter().map(|known| (known.name, *known)).collect();
-        let known = self.required(section, "name", "name = \"crc32\"", value::word(words, "function"));
-        let type_id = self.field(section, "type_id", value::type_id);
-        let limit = value::duration(1_000..=1_000_000_000, "a limit keeps one packet from blocking its worker");
-        let limit = self.field(section, "limit", limit);
-        let (function, span) = known.good()?;
-        let label = format!("the function {}", function.name);
-        names.claim(function.name, &label, section, &span, &mut self.problems);
-        if type_id.is_bad() {
-            return None;
-        }
-        let (id, span) = type_id.good().map_or((function.type_id, span), |(id, span)| (*id, span));
-        ids.claim(id, &format!("the type id {id:#06x}"), section, &span, &mut self.problems);
-        let default = FunctionConfig::new(*function);
-        Some(FunctionConfig { type_id: id, limit_ns: limit.or(default.limit_ns), ..default })
-    }
-}
-
-/// Tables and keys.
-impl<'t> Reader<'t> {
-    /// Complains about every section, and every key outside of one, that the format does not have.
-    fn unknown_sections(&mut self) {
-        for (key, value) in self.root {
-            let name = key.get_ref().as_ref();
-            if SECTIONS.iter().any(|schema| schema.name == name) {
-                continue;
-            }
-            let complaint = if is_section(value.get_ref()) {
-                let hint = did_you_mean(name, SECTIONS.iter().map(|schema| schema.name));
-                let headers: Vec<_> = SECTIONS.iter().map(|schema| schema.header()).collect();
-                let what = format!("there is no section {}{hint}", self.problems.quote(&key.span()));
-                Complaint::new(what, format!("the sections are {}", headers.join(", ")), "rename or remove it")
-            } else {
-                let what = format!("the key {} stands outside of every section", self.problems.quote(&key.span()));
-                Complaint::new(what, "every setting belongs to a section", home_of(name))
-            };
-            self.problems.add(&key.span(), complaint);
-        }
-    }
-
-    /// The sections of this name, their unknown keys complained about.
-    fn tables(&mut self, schema: &'static Schema) -> Vec<Section<'t>> {
-        let Some((key, value)) = self.root.get_key_value(schema.name) else {
-            return Vec::new();
-        };
-        let entries: &'t [Spanned<DeValue<'t>>] = match value.get_ref() {
-            DeValue::Array(list) => {
-                if !schema.list {
-                    self.wrong_shape(schema, &key.span(), "a list");
-                }
-                list
-            }
-            single => {
-                if schema.list && single.is_table() {
-                    self.wrong_shape(schema, &key.span(), "a single section");
-                }
-                std::slice::from_ref(value)
-            }
-        };
-        let mut sections = Vec::new();
-        for entry in entries {
-            match entry.get_ref() {
-                DeValue::Table(table) => {
-                    let section = Section { schema, header: entry.span(), table };
-                    self.unknown_keys(&section);
-                    sections.push(section);
-                }
-                other => self.wrong_shape(schema, &entry.span(), value::kind(other)),
-            }
-        }
-        sections
-    }
-
-    /// Reads the section of this name, or takes its defaults when the file has none.
-    fn table<T: Default>(&mut self, schema: &'static Schema, read: fn(&mut Self, &Section<'_>) -> T) -> T {
-        self.tables(schema).first().map(|section| read(self, section)).unwrap_or_default()
-    }
-
-    fn wrong_shape(&mut self, schema: &Schema, span: &Range<usize>, found: &str) {
-        let why = if schema.list { "there may be several" } else { "there is one" };
-        let what = format!("{} is {found} here", schema.name);
-        self.problems.add(span, Complaint::new(what, why, format!("write {} on a line of its own", schema.header())));
-    }
-
-    fn missing_section(&mut self, schema: &Schema, why: &str, example: &str) {
-        let header = schema.header();
-        let todo = format!("add a section {header} with {example}");
-        self.problems.add_of_whole(&(0..0), Complaint::new(format!("there is no {header}"), why, todo));
-    }
-
-    fn at_most<'s>(&mut self, limit: usize, what: &str, mut sections: impl Iterator<Item = &'s Section<'t>>)
-    where
-        't: 's,
-    {
-        if let Some(section) = sections.nth(limit) {
-            let why = "the tables that XDP programs and workers share have a place for so many";
-            self.problems
-                .add_of_whole(&section.header, Complaint::new(format!("more than {limit} {what}"), why, "remove some"));
-        }
-    }
-
-    fn unknown_keys(&mut self, section: &Section<'_>) {
-        for key in section.table.keys() {
-            let name = key.get_ref().as_ref();
-            if section.schema.keys.contains(&name) {
-                continue;
-            }
-            let header = section.schema.header();
-            let hint = did_you_mean(name, section.schema.keys.iter().copied());
-            let what = format!("{header} has no key {}{hint}", self.problems.quote(&key.span()));
-            let why = format!("its keys are {}", section.schema.keys.join(", "));
-            let todo = if hint.is_empty() { home_of(name) } else { "correct the name".to_owned() };
-            self.problems.add(&key.span(), Complaint::new(what, why, todo));
-        }
-    }
-
-    /// Reads a key that has a default.
-    fn field<T>(
-        &mut self,
-        section: &Section<'_>,
-        key: &'static str,
-        read: impl FnOnce(&DeValue<'_>) -> Read<T>,
-    ) -> Field<T> {
-        let Some(value) = section.table.get(key) else {
-            return Field::Absent;
-        };
-        let span = value.span();
-        match read(value.get_ref()) {
-            Ok(value) => Field::Good(Spanned::new(span, value)),
-            Err(complaint) => {
-                let what = format!("{key} = {} {}", self.problems.quote(&span), complaint.what);
-                self.problems.add(&span, Complaint { what, ..complaint });
-                Field::Bad
-            }
-        }
-    }
-
-    /// Reads a key that must be there.
-    fn required<T>(
-        &mut self,
-        section: &Section<'_>,
-        key: &'static str,
-        example: &str,
-        read: impl FnOnce(&DeValue<'_>) -> Read<T>,
-    ) -> Field<T> {
-        let field = self.field(section, key, read);
-        if matches!(field, Field::Absent) {
-            let what = format!("this {} has no {key}", section.schema.header());
-            let why = format!("{key} has no default");
-            self.problems.add_of_whole(&section.header, Complaint::new(what, why, format!("add a line {example}")));
-            return Field::Bad;
-        }
-        field
-    }
-}
-
-/// True for what is written with a header: a table, or a list of tables.
-fn is_section(value: &DeValue<'_>) -> bool {
-    value.is_table() || value.as_array().is_some_and(|list| list.iter().any(|entry| entry.get_ref().is_table()))
 }

@@ -1,8 +1,12 @@
 use std::fs;
 
+use dataplane_common::tuning::SHORTEST;
 use proptest::prelude::*;
 
 use super::*;
+
+mod placement;
+mod round_trip;
 
 const KNOWN: [KnownFunction; 4] = [
     KnownFunction { name: "crc32", type_id: 0xff02 },
@@ -67,25 +71,31 @@ fn a_minimal_file_gets_every_default() {
             ports: vec![port],
             links: Vec::new(),
             peers: Vec::new(),
-            workers: Workers { cpus: vec![0], frames: 4096, frame_size: 2048, spin_ns: 20_000 },
-            policy: Policy { kind: PolicyKind::EptErl, margin_ns: 0, guard: true },
+            workers: Workers { cpus: vec![0], frames: 4096, frame_size: 2048, spin_ns: 20_000, pull: false },
+            policy: Policy { kind: PolicyKind::EptErl, margin_ns: 0, thesis: false, tuning: Tuning::DEFAULT },
             forwarding: Forwarding {
                 send_ns: 2_000,
                 receive_ns: 2_000,
                 wire_ns: 10_000,
                 bandwidth_bits: 10_000_000_000,
             },
-            reports: Reports { interval_ns: 100_000, idle_interval_ns: 1_000_000 },
+            reports: Reports {
+                mode: ReportMode::Periodic,
+                interval_ns: 100_000,
+                idle_interval_ns: 1_000_000,
+                finish_share: 50,
+                min_gap_ns: 20_000,
+                piggyback: true,
+            },
             active: Active { udp_port: 3322, verify_udp_checksum: true },
-            functions: KNOWN.map(FunctionConfig::new).to_vec(),
+            functions: KNOWN.map(|known| FunctionConfig::new(known, PolicyKind::EptErl)).to_vec(),
         }
     );
-    assert_eq!(config.functions[0].limit_ns, 10_000_000);
+    assert_eq!((config.functions[0].limit_ns, config.functions[0].order), (10_000_000, DEFAULT_ORDER));
 }
 
-#[test]
-fn a_full_file_is_read_key_by_key() {
-    let text = r#"
+/// Every key with a value that is not its default.
+const FULL: &str = r#"
 [node]
 name = "edge-7"
 id = 4095
@@ -107,18 +117,29 @@ cpus = [3, 1]
 frames = 65536
 frame_size = 4096
 spin = 0
+discipline = "shortest"
+pull = true
 [policy]
 name = "cpu-load"
 margin = "1.5us"
-guard = false
+thesis = true
+choices = 3
+price = 1.25
+relax = 4
+plan = "20ms"
+over = "none"
 [forwarding]
 send = "250ns"
 receive = "1us"
 wire = "2 µs"
 bandwidth = "2.5Gbit/s"
 [reports]
+mode = "k-finish"
 interval = "10us"
 idle_interval = "1s"
+finish_share = 75
+min_gap = "15us"
+piggyback = false
 [active]
 udp_port = 9000
 verify_udp_checksum = false
@@ -126,26 +147,64 @@ verify_udp_checksum = false
 name = "sha256"
 type_id = 0x1234
 limit = "1us"
+policy = "ept"
+order = "affine"
 [[function]]
 name = "crc32"
+order = "flow"
 "#;
-    let config = parse(text).unwrap();
+
+#[test]
+fn a_full_file_is_read_key_by_key() {
+    let config = parse(FULL).unwrap();
     assert_eq!((config.node.name.as_str(), config.node.id), ("edge-7", 4095));
     assert_eq!((config.ports[0].mode, config.ports[0].zero_copy), (Mode::Skb, ZeroCopy::Off));
     assert_eq!((config.links[0].mode, config.links[0].zero_copy), (Mode::Auto, ZeroCopy::On));
     assert_eq!(config.peers[0].mac, [0x0a, 0, 0, 0, 2, 0xff]);
     assert_eq!(config.peers[0].link, "eth2.100");
-    assert_eq!(config.workers, Workers { cpus: vec![3, 1], frames: 65_536, frame_size: 4096, spin_ns: 0 });
-    assert_eq!(config.policy, Policy { kind: PolicyKind::CpuLoad, margin_ns: 1_500, guard: false });
+    let workers = Workers { cpus: vec![3, 1], frames: 65_536, frame_size: 4096, spin_ns: 0, pull: true };
+    assert_eq!(config.workers, workers);
+    let tuning = Tuning {
+        discipline: SHORTEST,
+        erl: Erl::Add as u32,
+        sample: 0,
+        choices: 3,
+        price_milli: 1_250,
+        relax_milli: 4_000,
+        plan_ns: 20_000_000,
+        over: 1,
+        ..Tuning::DEFAULT
+    };
+    assert_eq!(config.policy, Policy { kind: PolicyKind::CpuLoad, margin_ns: 1_500, thesis: true, tuning });
     let forwarding = Forwarding { send_ns: 250, receive_ns: 1_000, wire_ns: 2_000, bandwidth_bits: 2_500_000_000 };
     assert_eq!(config.forwarding, forwarding);
-    assert_eq!(config.reports, Reports { interval_ns: 10_000, idle_interval_ns: 1_000_000_000 });
+    let reports = Reports {
+        mode: ReportMode::KFinish,
+        interval_ns: 10_000,
+        idle_interval_ns: 1_000_000_000,
+        finish_share: 75,
+        min_gap_ns: 15_000,
+        piggyback: false,
+    };
+    assert_eq!(config.reports, reports);
     assert_eq!(config.active, Active { udp_port: 9000, verify_udp_checksum: false });
     assert_eq!(
         config.functions,
         [
-            FunctionConfig { name: "sha256", type_id: 0x1234, limit_ns: 1_000 },
-            FunctionConfig { name: "crc32", type_id: 0xff02, limit_ns: 10_000_000 },
+            FunctionConfig {
+                name: "sha256",
+                type_id: 0x1234,
+                limit_ns: 1_000,
+                policy: PolicyKind::Ept,
+                order: Order::Affine,
+            },
+            FunctionConfig {
+                name: "crc32",
+                type_id: 0xff02,
+                limit_ns: 10_000_000,
+                policy: PolicyKind::CpuLoad,
+                order: Order::Flow,
+            },
         ]
     );
 }
@@ -199,7 +258,22 @@ fn each_bad_setting_of_an_optional_section_is_refused() {
         ("[workers]\nspin = \"2s\"", "14:8", &["out of range", "0ns to 1s"]),
         ("[workers]\nspin = 12:30:00", "14:8", &["is a date or time"]),
         ("[policy]\nname = \"ept_erl\"", "14:8", &["is no policy", "did you mean ept-erl?"]),
-        ("[policy]\nguard = \"yes\"", "14:9", &["write true or false"]),
+        ("[workers]\ndiscipline = \"shortst\"", "14:14", &["mean shortest?", "in a worker", "\"class\""]),
+        ("[workers]\npull = 1", "14:8", &["is a whole number", "write true or false"]),
+        ("[policy]\nthesis = \"yes\"", "14:10", &["write true or false"]),
+        ("[policy]\nsample = 65", "14:10", &["out of range", "Nodes a decision looks at", "from 0 to 64"]),
+        ("[policy]\nsample = 1.5", "14:10", &["is a fractional number, not a whole number"]),
+        ("[policy]\nprice = \"2\"", "14:9", &["price = \"2\" is a string, not a number", "0.0 to 100.0"]),
+        ("[policy]\nprice = 100.001", "14:9", &["out of range", "weight of the CPU time"]),
+        ("[policy]\nprice = 101", "14:9", &["out of range"]),
+        ("[policy]\nprice = -1", "14:9", &["out of range"]),
+        ("[policy]\nprice = 0.0005", "14:9", &["more than three decimals"]),
+        ("[policy]\nprice = 1e3", "14:9", &["not a plain decimal number"]),
+        ("[policy]\nplan = 10", "14:8", &["has no unit"]),
+        ("[policy]\nplan = \"10us\"", "14:8", &["out of range", "100us to 4s"]),
+        ("[policy]\nerl = \"adds\"", "14:7", &["mean add?", "\"ack\", \"add\", \"drain\", \"off\""]),
+        ("[policy]\nthreshold = 0.4", "14:13", &["recovery is above threshold", "over and recovered"]),
+        ("[policy]\nbusy = 0.9\nfull = 0.85", "14:8", &["busy is above full"]),
         ("[policy]\nmargin = \"0.5ns\"", "14:10", &["not a whole number of ns"]),
         ("[forwarding]\nbandwidth = \"10Gbps\"", "14:13", &["unknown unit", "\"10Gbit/s\""]),
         ("[forwarding]\nbandwidth = \"10gbit/s\"", "14:13", &["did you mean Gbit/s?"]),
@@ -208,6 +282,10 @@ fn each_bad_setting_of_an_optional_section_is_refused() {
         ("[forwarding]\nwire = \"99999999999999999999s\"", "14:8", &["too large"]),
         ("[reports]\ninterval = \"5us\"", "14:12", &["out of range", "10us to 1s"]),
         ("[reports]\nidle_interval = \"50us\"", "14:17", &["below interval", "\"100us\" or more"]),
+        ("[reports]\nmode = \"on_finish\"", "14:8", &["is no mode", "did you mean on-finish?"]),
+        ("[reports]\nfinish_share = 0", "14:16", &["out of range", "1 to 100", "percent"]),
+        ("[reports]\nmin_gap = \"1us\"", "14:11", &["out of range"]),
+        ("[reports]\npiggyback = \"on\"", "14:13", &["write true or false"]),
         ("[active]\nudp_port = 0", "14:12", &["1 to 65535"]),
         ("[[function]]\nname = \"crc23\"", "14:8", &["is no function", "did you mean crc32?"]),
         ("[[function]]\nname = \"crc32\"\ntype_id = 0", "15:11", &["reserved"]),
@@ -215,6 +293,8 @@ fn each_bad_setting_of_an_optional_section_is_refused() {
         ("[[function]]\nname = \"crc32\"\ntype_id = 51", "15:11", &["Anetd", "like 0xff02"]),
         ("[[function]]\nname = \"crc32\"\ntype_id = 0x10000", "15:11", &["out of range"]),
         ("[[function]]\nname = \"crc32\"\nlimit = \"2s\"", "15:9", &["out of range", "1us to 1s"]),
+        ("[[function]]\nname = \"crc32\"\npolicy = \"epd\"", "15:10", &["is no policy", "mean ept?"]),
+        ("[[function]]\nname = \"crc32\"\norder = \"flows\"", "15:9", &["is no order", "did you mean flow?"]),
         ("[[function]]\nlimit = \"2ms\"", "13:1", &["this [[function]] has no name"]),
     ];
     for (section, place, words) in cases {
@@ -288,7 +368,11 @@ fn unknown_names_get_a_suggestion_or_their_home() {
         ("[[peers]]\nname = \"n3\"", "13:3", &["no section peers; did you mean peer?"]),
         ("[workers]\nframe-size = 2048", "14:1", &["[workers] has no key frame-size; did you mean frame_size?"]),
         ("[workers]\nmargin = \"1us\"", "14:1", &["has no key margin |", "move it to [policy]"]),
-        ("[workers]\nhyperdrive = 1", "14:1", &["cpus, frames, frame_size, spin", "remove it"]),
+        ("[workers]\nhyperdrive = 1", "14:1", &["cpus, frames, frame_size, spin, discipline", "remove it"]),
+        ("[policy]\ndiscipline = \"fifo\"", "14:1", &["has no key discipline", "move it to [workers]"]),
+        ("[policy]\nplan_ns = 1", "14:1", &["has no key plan_ns; did you mean plan?"]),
+        ("[policy]\ntreshold = 0.5", "14:1", &["did you mean threshold?"]),
+        ("[policy]\nguard = false", "14:1", &["name, margin, thesis and what `dataplane policies --settings`"]),
         ("[workers.cpus]", "13:1", &["cpus", "is a section, not a list"]),
     ];
     for (section, place, words) in cases {
@@ -430,30 +514,40 @@ fn a_file_that_cannot_be_read_says_what_to_do() {
 #[test]
 fn the_example_is_right_and_so_is_everything_it_comments_out() {
     let plain = parse(example()).unwrap();
-    assert_eq!(plain.workers, Workers::default());
-    let uncommented: String = example()
-        .lines()
-        .map(|line| match line.strip_prefix('#') {
-            Some(setting) if !setting.starts_with(' ') => format!("{setting}\n"),
-            _ => format!("{line}\n"),
-        })
-        .collect();
-    let full = parse(&uncommented).unwrap();
+    assert_eq!((&plain.workers, &plain.policy), (&Workers::default(), &Policy::default()));
+    assert_eq!((&plain.forwarding, &plain.reports), (&Forwarding::default(), &Reports::default()));
+    let full = parse(&uncommented()).unwrap();
     // What is commented out shows the defaults, except that it picks one function.
-    assert_eq!(full.functions, [FunctionConfig::new(KNOWN[0])]);
+    assert_eq!(full.functions, [FunctionConfig::new(KNOWN[0], PolicyKind::EptErl)]);
     assert_eq!(Config { functions: plain.functions.clone(), ..full }, plain);
 }
 
+/// The example with everything that it comments out.
+fn uncommented() -> String {
+    let uncomment = |line: &str| match line.strip_prefix('#') {
+        Some(setting) if !setting.starts_with(' ') => format!("{setting}\n"),
+        _ => format!("{line}\n"),
+    };
+    example().lines().map(uncomment).collect()
+}
+
 #[test]
-fn the_programs_get_what_the_file_says() {
-    let text = format!("{BASE}[policy]\nname = \"ept\"\nmargin = \"3us\"\nguard = false\n");
-    let params = parse(&text).unwrap().params(77);
-    assert_eq!((params.node, params.nodes, params.epoch), (1, 3, 77));
-    assert_eq!((params.policy, params.margin_ns, params.guard), (PolicyKind::Ept as u32, 3_000, 0));
-    assert_eq!((params.udp_port, params.abi), (3322, ABI_VERSION));
-    // 10 Gbit/s is 0.8 ns per byte; 2 + 2 + 10 us and 1000 bytes make 14.8 us.
-    assert_eq!(params.wire_ns_per_byte_q16, 52_429);
-    assert_eq!(params.forward_ns(1_000), 14_800);
+fn the_example_has_every_key() {
+    let text = uncommented();
+    let root: toml::Table = text.parse().unwrap();
+    for schema in schema::SECTIONS {
+        let section = match &root[schema.name] {
+            toml::Value::Array(list) => list[0].as_table().unwrap(),
+            single => single.as_table().unwrap(),
+        };
+        for key in schema.keys() {
+            assert!(section.contains_key(key), "{} has no {key}", schema.header());
+        }
+    }
+    for setting in settings().filter(|setting| setting.section == "policy") {
+        let lines = format!("# {} [{}]\n#{} = {}\n", setting.help, setting.accepted, setting.key, setting.default);
+        assert!(example().contains(&lines), "the example lacks, at the end of [policy]:\n{lines}");
+    }
 }
 
 #[test]
@@ -464,82 +558,10 @@ fn transmission_time_per_byte_fits_at_both_ends_of_the_range() {
     assert_eq!(q16(0), u32::MAX);
 }
 
-/// Any configuration that [`Config::parse`] may return.
-fn any_config() -> impl Strategy<Value = Config> {
-    let mode = prop::sample::select(vec![Mode::Native, Mode::Auto]);
-    let zero_copy = prop::sample::select(vec![ZeroCopy::Auto, ZeroCopy::On, ZeroCopy::Off]);
-    let interface = (mode, zero_copy);
-    let ns = 0..=1_000_000_000u32;
-    let workers = (prop::collection::btree_set(0..1024u32, 1..=64), 8..=16u32, any::<bool>(), ns.clone());
-    let policy = (prop::sample::select(PolicyKind::ALL.to_vec()), ns.clone(), any::<bool>());
-    let forwarding = (ns.clone(), ns.clone(), ns, 1_000_000..=1_000_000_000_000u64);
-    let reports = (10_000..=1_000_000_000u32, 10_000..=1_000_000_000u32);
-    let functions = prop::collection::btree_map(0..KNOWN.len(), 1_000..=1_000_000_000u32, 1..=KNOWN.len());
-    let peers = prop::collection::btree_map(1..4096u16, 0..8usize, 0..20);
-    (
-        prop::collection::vec(interface, 1..=8),
-        peers,
-        workers,
-        policy,
-        forwarding,
-        reports,
-        (1..=u16::MAX, any::<bool>()),
-        functions,
-    )
-        .prop_map(|(interfaces, peers, workers, policy, forwarding, reports, active, functions)| {
-            let interface = |kind: &str, n: usize| {
-                let (mode, zero_copy) = interfaces[n % interfaces.len()];
-                Interface { name: format!("{kind}\"\\{n}"), mode, zero_copy }
-            };
-            let peers: Vec<_> = peers
-                .into_iter()
-                .map(|(id, link)| {
-                    let [high, low] = id.to_be_bytes();
-                    let link = format!("l\"\\{link}");
-                    Peer { name: format!("n{id}"), id, link, mac: [2, 0, 0xab, 0, high, low] }
-                })
-                .collect();
-            Config {
-                node: Node { name: "self-0".to_owned(), id: 0 },
-                ports: (0..interfaces.len()).map(|n| interface("p", n)).collect(),
-                links: (0..8)
-                    .map(|n| interface("l", n))
-                    .filter(|link| peers.iter().any(|peer| peer.link == link.name))
-                    .collect(),
-                peers,
-                workers: Workers {
-                    cpus: workers.0.into_iter().rev().collect(),
-                    frames: 1 << workers.1,
-                    frame_size: if workers.2 { 4096 } else { 2048 },
-                    spin_ns: workers.3,
-                },
-                policy: Policy { kind: policy.0, margin_ns: policy.1, guard: policy.2 },
-                forwarding: Forwarding {
-                    send_ns: forwarding.0,
-                    receive_ns: forwarding.1,
-                    wire_ns: forwarding.2,
-                    bandwidth_bits: forwarding.3,
-                },
-                reports: Reports { interval_ns: reports.0.min(reports.1), idle_interval_ns: reports.0.max(reports.1) },
-                active: Active { udp_port: active.0, verify_udp_checksum: active.1 },
-                functions: functions
-                    .into_iter()
-                    .map(|(n, limit_ns)| FunctionConfig { name: KNOWN[n].name, type_id: 0x4000 + n as u16, limit_ns })
-                    .collect(),
-            }
-        })
-}
-
 /// What may be typed into a file by accident.
 const DAMAGE: &str = "[\\[\\]=\"#.,{}\n\u{e9}0-9a-z]{0,3}";
 
 proptest! {
-    #[test]
-    fn what_is_written_reads_back_as_the_same(config in any_config()) {
-        let text = config.to_toml();
-        prop_assert_eq!(parse(&text), Ok(config), "{}", text);
-    }
-
     #[test]
     fn no_text_makes_the_reader_panic(text in any::<String>()) {
         if let Err(errors) = parse(&text) {

@@ -1,4 +1,4 @@
-//! Quantities with their unit, as people write them: durations in ns, bandwidths in bit/s, and back.
+//! Quantities as people write them: durations in ns, bandwidths in bit/s, fractions in thousandths, and back.
 
 use std::fmt;
 
@@ -52,6 +52,43 @@ pub(super) fn show_duration(ns: u64) -> String {
 /// A bandwidth in the largest unit in which it is a whole number.
 pub(super) fn show_bandwidth(bits: u64) -> String {
     show(bits, &BANDWIDTHS)
+}
+
+/// What is wrong with a decimal number. Shown as the end of a sentence that begins with the number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DecimalError {
+    NotPlain,
+    BetweenSteps,
+    TooLarge,
+}
+
+impl fmt::Display for DecimalError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotPlain => "is not a plain decimal number",
+            Self::BetweenSteps => "has more than three decimals",
+            Self::TooLarge => "is out of range",
+        })
+    }
+}
+
+/// A decimal number in thousandths.
+pub(super) fn milli(text: &str) -> Result<u64, DecimalError> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || !is_digits(whole) || !is_digits(fraction) {
+        return Err(DecimalError::NotPlain);
+    }
+    let whole: u64 = whole.parse().map_err(|_| DecimalError::TooLarge)?;
+    let fraction = fraction_of(fraction, 1000).ok_or(DecimalError::BetweenSteps)?;
+    whole.checked_mul(1000).and_then(|whole| whole.checked_add(fraction)).ok_or(DecimalError::TooLarge)
+}
+
+/// Thousandths as a decimal number, with one decimal at least.
+pub(super) fn show_milli(milli: u32) -> String {
+    let decimals = format!("{:03}", milli % 1000);
+    let decimals = decimals.trim_end_matches('0');
+    format!("{}.{}", milli / 1000, if decimals.is_empty() { "0" } else { decimals })
 }
 
 fn show(amount: u64, units: &[Unit]) -> String {
@@ -146,6 +183,35 @@ mod tests {
         ];
         for (text, error) in cases {
             assert_eq!(duration_ns(text), Err(error), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn decimal_numbers_are_read_in_thousandths_and_shown_so() {
+        let cases = [("0", 0), ("2", 2_000), ("2.0", 2_000), ("0.2", 200), ("0.001", 1), ("100.0100", 100_010)];
+        for (text, thousandths) in cases {
+            assert_eq!(milli(text), Ok(thousandths), "{text}");
+        }
+        let refused = [
+            ("", DecimalError::NotPlain),
+            (".5", DecimalError::NotPlain),
+            ("-1.0", DecimalError::NotPlain),
+            ("1.2.3", DecimalError::NotPlain),
+            ("1e3", DecimalError::NotPlain),
+            ("nan", DecimalError::NotPlain),
+            ("0.0005", DecimalError::BetweenSteps),
+            ("0.00000000000000000000000000001", DecimalError::BetweenSteps),
+            ("18446744073709551616", DecimalError::TooLarge),
+            ("18446744073709552.0", DecimalError::TooLarge),
+        ];
+        for (text, error) in refused {
+            assert_eq!(milli(text), Err(error), "{text}");
+        }
+        for (thousandths, text) in [(0, "0.0"), (2_000, "2.0"), (200, "0.2"), (1, "0.001"), (100_010, "100.01")] {
+            assert_eq!(show_milli(thousandths), text);
+        }
+        for thousandths in [0, 1, 10, 999, 1_000, 1_001, u32::MAX] {
+            assert_eq!(milli(&show_milli(thousandths)), Ok(thousandths.into()));
         }
     }
 

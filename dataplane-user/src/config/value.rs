@@ -65,6 +65,25 @@ where
     }
 }
 
+/// A decimal number with at most three decimals, in thousandths.
+pub(super) fn milli(range: RangeInclusive<u32>, why: &'static str) -> impl Fn(&DeValue<'_>) -> Read<u32> {
+    move |value| {
+        let [least, most] = [*range.start(), *range.end()].map(units::show_milli);
+        let todo = || format!("write a number from {least} to {most} with at most three decimals");
+        let thousandths = match value {
+            DeValue::Float(number) => units::milli(number.as_str().trim_start_matches('+')),
+            DeValue::Integer(number) => i128::from_str_radix(number.as_str(), number.radix())
+                .ok()
+                .and_then(|number| u64::try_from(number).ok()?.checked_mul(1000))
+                .ok_or(units::DecimalError::TooLarge),
+            other => return Err(Complaint::new(format!("is {}, not a number", kind(other)), why, todo())),
+        };
+        let thousandths = thousandths.map_err(|error| Complaint::new(error.to_string(), why, todo()))?;
+        let thousandths = u32::try_from(thousandths).ok().filter(|thousandths| range.contains(thousandths));
+        thousandths.ok_or_else(|| Complaint::new("is out of range", why, todo()))
+    }
+}
+
 /// A power of two in `range`.
 pub(super) fn power_of_two(range: RangeInclusive<u32>, why: &'static str) -> impl Fn(&DeValue<'_>) -> Read<u32> {
     move |value| {

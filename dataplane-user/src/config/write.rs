@@ -2,8 +2,10 @@
 
 use std::fmt::Display;
 
+use dataplane_common::tuning::{Setting, Tuning};
+
 use super::units::{show_bandwidth, show_duration};
-use super::{Config, Interface};
+use super::{Config, Interface, settings};
 
 /// A file that reads back as `config`.
 pub(super) fn toml(config: &Config) -> String {
@@ -29,18 +31,26 @@ pub(super) fn toml(config: &Config) -> String {
     file.set("frames", config.workers.frames);
     file.set("frame_size", config.workers.frame_size);
     file.duration("spin", config.workers.spin_ns);
+    let tuning = &config.policy.tuning;
+    file.settings(tuning, |setting| setting.name == settings::DISCIPLINE);
+    file.set("pull", config.workers.pull);
     file.section("[policy]");
     file.text("name", config.policy.kind.name());
     file.duration("margin", config.policy.margin_ns);
-    file.set("guard", config.policy.guard);
+    file.set("thesis", config.policy.thesis);
+    file.settings(tuning, |setting| setting.name != settings::DISCIPLINE);
     file.section("[forwarding]");
     file.duration("send", config.forwarding.send_ns);
     file.duration("receive", config.forwarding.receive_ns);
     file.duration("wire", config.forwarding.wire_ns);
     file.text("bandwidth", &show_bandwidth(config.forwarding.bandwidth_bits));
     file.section("[reports]");
+    file.text("mode", config.reports.mode.name());
     file.duration("interval", config.reports.interval_ns);
     file.duration("idle_interval", config.reports.idle_interval_ns);
+    file.set("finish_share", config.reports.finish_share);
+    file.duration("min_gap", config.reports.min_gap_ns);
+    file.set("piggyback", config.reports.piggyback);
     file.section("[active]");
     file.set("udp_port", config.active.udp_port);
     file.set("verify_udp_checksum", config.active.verify_udp_checksum);
@@ -49,6 +59,8 @@ pub(super) fn toml(config: &Config) -> String {
         file.text("name", function.name);
         file.set("type_id", format_args!("{:#06x}", function.type_id));
         file.duration("limit", function.limit_ns);
+        file.text("policy", function.policy.name());
+        file.text("order", function.order.name());
     }
     file.0
 }
@@ -76,6 +88,12 @@ impl File {
 
     fn duration(&mut self, key: &str, ns: u32) {
         self.text(key, &show_duration(ns.into()));
+    }
+
+    fn settings(&mut self, tuning: &Tuning, belongs: fn(&Setting) -> bool) {
+        for setting in Tuning::ALL.iter().filter(|setting| belongs(setting)) {
+            self.set(settings::key(setting), settings::show(setting, settings::get(tuning, setting)));
+        }
     }
 
     fn interface(&mut self, header: &str, interface: &Interface) {

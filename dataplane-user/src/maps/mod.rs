@@ -4,7 +4,9 @@ mod mmap;
 mod pin;
 pub mod tables;
 
-use dataplane_common::maps::{FunctionRow, InterfaceRow, LoadRow, MetaRow, Params, PeerRow, QueueRow, WorkerRow};
+use dataplane_common::maps::{
+    FlowRow, FunctionRow, InterfaceRow, LoadRow, MetaRow, Params, PeerRow, QueueRow, SignalsRow, SlotRow, WorkerRow,
+};
 
 pub use mmap::{MappedArray, Row};
 pub use pin::{ClaimedDir, DEFAULT_BPFFS, PinDir, PinError};
@@ -32,6 +34,12 @@ unsafe impl MapValue for PeerRow {}
 unsafe impl MapValue for InterfaceRow {}
 // SAFETY: as above.
 unsafe impl MapValue for MetaRow {}
+// SAFETY: as above.
+unsafe impl MapValue for SlotRow {}
+// SAFETY: as above.
+unsafe impl MapValue for FlowRow {}
+// SAFETY: as above.
+unsafe impl MapValue for SignalsRow {}
 // SAFETY: as above.
 unsafe impl MapValue for Params {}
 

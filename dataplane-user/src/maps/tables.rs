@@ -1,11 +1,10 @@
 //! The mapped arrays of one node, shared by its workers and its control thread.
 
-use std::mem::offset_of;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use dataplane_common::load::WorkerLoad;
-use dataplane_common::maps::{FunctionRow, LoadRow, MetaRow, QueueRow, WorkerRow};
+use dataplane_common::maps::{FlowRow, FunctionRow, LoadRow, MetaRow, QueueRow, SignalsRow, SlotRow, WorkerRow};
 use dataplane_common::reason::{REASON_STRIDE, Reason};
 
 use super::mmap::{MappedArray, Row};
@@ -25,6 +24,14 @@ pub struct Tables {
     pub counts: MappedArray<u64>,
     /// `META`.
     pub meta: MappedArray<MetaRow>,
+    /// `SLOTS`.
+    pub slots: MappedArray<SlotRow>,
+    /// `FLOWS`.
+    pub flows: MappedArray<FlowRow>,
+    /// `SIGNALS`.
+    pub signals: MappedArray<SignalsRow>,
+    /// `ROSTER`.
+    pub roster: MappedArray<u64>,
 }
 
 impl Tables {
@@ -37,15 +44,7 @@ impl Tables {
     /// What `worker` was charged, has done and is doing, read word by word.
     pub fn worker_load(&self, worker: u32) -> WorkerLoad {
         let row = self.workers.row(worker);
-        let read = |offset| row.word(offset).load(Relaxed);
-        WorkerLoad {
-            discharged_ns: read(offset_of!(WorkerRow, discharged_ns)),
-            discharged_packets: read(offset_of!(WorkerRow, discharged_packets)),
-            serving_since_ns: read(offset_of!(WorkerRow, serving_since_ns)),
-            serving_charge_ns: read(offset_of!(WorkerRow, serving_charge_ns)) as u32,
-            charged_ns: read(offset_of!(WorkerRow, charged_ns)),
-            charged_packets: read(offset_of!(WorkerRow, charged_packets)),
-        }
+        WorkerLoad::read(|offset| row.word(offset).load(Acquire))
     }
 }
 
@@ -68,10 +67,16 @@ pub fn set<T: super::MapValue>(row: Row<'_, T>, offset: usize, word: u64) {
 }
 
 #[cfg(test)]
+#[path = "loom_tests.rs"]
+mod loom_tests;
+
+#[cfg(test)]
 pub(crate) mod tests {
     use super::*;
     use crate::maps::MapValue;
+    use dataplane_common::maps::FLOW_SLOTS;
     use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+    use std::mem::offset_of;
     use std::os::fd::AsFd;
 
     fn anonymous<T: MapValue>(entries: u32) -> MappedArray<T> {
@@ -90,6 +95,10 @@ pub(crate) mod tests {
             functions: anonymous(functions * per_worker),
             counts: anonymous(workers * REASON_STRIDE as u32),
             meta: anonymous(1),
+            slots: anonymous(dataplane_common::plan::SLOTS * dataplane_common::plan::TABLES),
+            flows: anonymous(FLOW_SLOTS as u32),
+            signals: anonymous(1),
+            roster: anonymous(nodes),
         }
     }
 

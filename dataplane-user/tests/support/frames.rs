@@ -10,7 +10,7 @@ pub const UDP_PORT: u16 = 3322;
 /// The flag of an ANEP packet that nodes without its function discard.
 pub const DISCARD: u8 = 0x80;
 /// Bytes that the interconnect puts in front of a frame: Ethernet and its own header.
-pub const OVERHEAD: usize = 54;
+pub const OVERHEAD: usize = 78;
 
 /// What lies between IP and ANEP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +40,8 @@ pub struct Packet {
     pub mac: [[u8; 6]; 2],
     /// Last bytes of the IP addresses: source, destination.
     pub host: [u8; 2],
+    /// Precedence in the IP header, 0 to 7.
+    pub class: u8,
     /// UDP ports: source, destination.
     pub port: [u16; 2],
     /// ANEP flags.
@@ -69,6 +71,7 @@ impl Packet {
             carrier: Carrier::Udp,
             mac: [[2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1]],
             host: [1, 2],
+            class: 0,
             port: [40_000, UDP_PORT],
             flags: 0,
             type_id,
@@ -98,6 +101,11 @@ impl Packet {
     /// With an operand.
     pub fn operand(self, operand: u32) -> Self {
         self.option(0x8010, &operand.to_be_bytes())
+    }
+
+    /// With a key.
+    pub fn key(self, key: u32) -> Self {
+        self.option(0x8012, &key.to_be_bytes())
     }
 
     /// With room for a result of `length` bytes.
@@ -192,7 +200,7 @@ impl Packet {
     fn ipv4(&self, payload: usize) -> Vec<u8> {
         let length = 20 + 4 * self.ip_options;
         let total = ((length + payload) as u16).to_be_bytes();
-        let mut header = vec![0x40 | (length / 4) as u8, 0, total[0], total[1], 0x12, 0x34, 0x40, 0, 64];
+        let mut header = vec![0x40 | (length / 4) as u8, self.class << 5, total[0], total[1], 0x12, 0x34, 0x40, 0, 64];
         header.extend_from_slice(&[self.protocol(), 0, 0]);
         header.extend_from_slice(&self.addresses());
         header.resize(length, 1);
@@ -204,7 +212,7 @@ impl Packet {
     fn ipv6(&self, payload: usize) -> Vec<u8> {
         let length = ((payload + 8 * self.extensions) as u16).to_be_bytes();
         let next = if self.extensions > 0 { 60 } else { self.protocol() };
-        let mut header = vec![0x60, 0, 0, 0, length[0], length[1], next, 64];
+        let mut header = vec![0x60 | self.class << 1, 0, 0, 0, length[0], length[1], next, 64];
         header.extend_from_slice(&self.addresses());
         for left in (0..self.extensions).rev() {
             header.extend_from_slice(&[if left > 0 { 60 } else { self.protocol() }, 0, 1, 4, 0, 0, 0, 0]);
@@ -294,7 +302,16 @@ pub struct Interconnect {
     pub position_ns: u32,
     pub type_id: u16,
     pub port: u16,
+    pub flow: u16,
     pub arrival_ns: u64,
+    pub flow_sequence: u32,
+    pub stamp_us: u32,
+    pub backlog_ns: u32,
+    pub received_ns: u32,
+    pub received_epoch: u16,
+    /// Sixteenths of packets.
+    pub queued: u16,
+    pub spent_ns: u32,
 }
 
 impl Interconnect {
@@ -307,10 +324,16 @@ impl Interconnect {
         for word in [self.epoch, self.sequence, self.charged_ns, self.position_ns] {
             frame.extend_from_slice(&word.to_be_bytes());
         }
-        for half in [inner.len() as u16, self.type_id, self.port, 0] {
+        for half in [inner.len() as u16, self.type_id, self.port, self.flow] {
             frame.extend_from_slice(&half.to_be_bytes());
         }
         frame.extend_from_slice(&self.arrival_ns.to_be_bytes());
+        for word in [self.flow_sequence, self.stamp_us, self.backlog_ns, self.received_ns] {
+            frame.extend_from_slice(&word.to_be_bytes());
+        }
+        frame.extend_from_slice(&self.received_epoch.to_be_bytes());
+        frame.extend_from_slice(&self.queued.to_be_bytes());
+        frame.extend_from_slice(&self.spent_ns.to_be_bytes());
         frame.extend_from_slice(inner);
         frame
     }
@@ -324,23 +347,24 @@ impl Interconnect {
 /// The body of a report.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    pub backlog_ns: u32,
-    pub queued_milli: u32,
-    pub received_ns: u32,
-    pub received_epoch: u32,
+    pub behind: u64,
+    pub mean_backlog_ns: u32,
     pub received_frames: u32,
-    pub busy_milli: u16,
-    pub workers: u16,
     pub interval_us: u32,
+    pub workers: u16,
+    pub busy_milli: u16,
+    pub memory_milli: u16,
 }
 
 impl Load {
     fn bytes(&self) -> Vec<u8> {
-        let words = [self.backlog_ns, self.queued_milli, self.received_ns, self.received_epoch, self.received_frames];
-        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
-        bytes.extend_from_slice(&self.busy_milli.to_be_bytes());
-        bytes.extend_from_slice(&self.workers.to_be_bytes());
-        bytes.extend_from_slice(&self.interval_us.to_be_bytes());
+        let mut bytes = self.behind.to_be_bytes().to_vec();
+        for word in [self.mean_backlog_ns, self.received_frames, self.interval_us] {
+            bytes.extend_from_slice(&word.to_be_bytes());
+        }
+        for half in [self.workers, self.busy_milli, self.memory_milli, 0, 0, 0] {
+            bytes.extend_from_slice(&half.to_be_bytes());
+        }
         bytes
     }
 }

@@ -14,24 +14,28 @@
 //! ours and returns verdict, frame and metadata; no packet moves. The sockets are there because a program may only
 //! redirect to what is in the map.
 
+use std::cell::RefCell;
 use std::mem::offset_of;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::Ordering::Relaxed;
-use std::{fmt, fs, io, thread};
+use std::{fs, io, thread};
 
+use aya::maps::{Map, MapData, PerCpuArray, PerCpuValues};
 use aya::programs::{TestRun, TestRunOptions};
+use aya::util::nr_cpus;
 use dataplane_common::maps::{
-    FunctionRow, INTERFACE_LINK, INTERFACE_PORT, InterfaceRow, LoadRow, Params, PeerRow, QueueRow, WorkerRow,
-    socket_slot,
+    FunctionRow, INTERFACE_LINK, INTERFACE_PORT, InterfaceRow, LoadRow, Params, PeerRow, SignalsRow, TURNS, socket_slot,
 };
 use dataplane_common::reason::{REASONS, Reason};
-use dataplane_user::maps::{MapValue, MappedArray, Tables};
+use dataplane_user::maps::Tables;
 use dataplane_user::sys::NetDevice;
 use dataplane_user::worker::monotonic_ns;
 use dataplane_user::xdp::{Object, Sizes};
 use dataplane_user::xsk::{Umem, UmemConfig, Xsk, XskConfig, ZeroCopy};
+
+use super::words::{Place, Words, two, words_of};
 
 /// Interface indexes of every node here, as in the drawing.
 pub const PORT: u32 = 0;
@@ -53,6 +57,12 @@ pub fn object() -> Vec<u8> {
         PathBuf::from,
     );
     fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}; `cargo xtask build` makes it", path.display()))
+}
+
+/// The maps of `object` for a node of the sizes here.
+pub fn load(object: &[u8], params: Params) -> Object {
+    let sizes = Sizes { nodes: params.nodes.into(), workers: WORKERS, interfaces: STRANGER, functions: FUNCTIONS };
+    Object::load(object, params, sizes).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Whether `test` may run. With `DATAPLANE_TEST_ALL` a reason not to is a failure.
@@ -142,14 +152,14 @@ impl Site {
 
     /// As [`Site::node`], but no socket is in the map.
     pub fn node_without_sockets(&self, params: Params) -> Node<'_> {
-        let sizes = Sizes { nodes: params.nodes.into(), workers: WORKERS, interfaces: STRANGER, functions: FUNCTIONS };
-        let mut object = Object::load(&self.object, params, sizes).unwrap_or_else(|error| panic!("{error}"));
+        let mut object = load(&self.object, params);
         for (index, device) in (0..STRANGER).zip(&self.devices) {
             let kind = if index == LINK { INTERFACE_LINK } else { INTERFACE_PORT };
             object.set_interface(device.index, InterfaceRow { index, kind }).unwrap_or_else(|error| panic!("{error}"));
         }
         let tables = object.tables().unwrap_or_else(|error| panic!("{error}"));
-        Node { site: self, object, tables, params }
+        let turns = turns(&object);
+        Node { site: self, object, tables, turns, written: RefCell::default(), params }
     }
 }
 
@@ -184,6 +194,8 @@ pub struct Node<'a> {
     pub object: Object,
     /// The mapped tables.
     pub tables: Tables,
+    turns: PerCpuArray<MapData, u64>,
+    written: RefCell<Vec<Place>>,
     /// What the programs run with.
     pub params: Params,
 }
@@ -240,144 +252,78 @@ impl Node<'_> {
         std::array::from_fn(|at| self.counter(Reason::ALL[at]))
     }
 
-    /// Every word of the tables that programs write.
+    /// Every word of the mapped tables.
     pub fn words(&self) -> Words {
-        let mut words = Vec::new();
-        read_all(&self.tables.load, &mut words);
-        read_all(&self.tables.workers, &mut words);
-        read_all(&self.tables.queues, &mut words);
-        Words { words, nodes: self.tables.load.len() }
-    }
-
-    /// Sets every word of those tables to zero.
-    pub fn clear(&self) {
-        clear_all(&self.tables.load);
-        clear_all(&self.tables.workers);
-        clear_all(&self.tables.queues);
-    }
-
-    /// Writes the words of a load row that decisions and accounts read.
-    pub fn set_load(&self, node: u16, row: &LoadRow) {
-        let two = |first: u32, second: u32| u64::from(first) | u64::from(second) << 32;
-        let place = |offset, word| self.set(Place::load(node, offset), word);
-        place(offset_of!(LoadRow, backlog_ns), two(row.backlog_ns, row.acked_ns));
-        place(offset_of!(LoadRow, valid_until_ns), row.valid_until_ns);
-        place(offset_of!(LoadRow, queued_milli), two(row.queued_milli, u32::from(row.workers)));
-        place(offset_of!(LoadRow, sent_ns), row.sent_ns);
-        place(offset_of!(LoadRow, sent_frames), row.sent_frames);
-        place(offset_of!(LoadRow, received_ns), two(row.received_ns, row.received_epoch));
-        place(offset_of!(LoadRow, received_frames), row.received_frames);
-        place(offset_of!(LoadRow, report_seq), two(row.report_seq, row.report_epoch));
-    }
-
-    /// Writes a word.
-    pub fn set(&self, place: Place, word: u64) {
-        match place {
-            Place::Load(row, offset) => self.tables.load.row(row).word(offset).store(word, Relaxed),
-            Place::Worker(row, offset) => self.tables.workers.row(row).word(offset).store(word, Relaxed),
-            Place::Queue(row, offset) => self.tables.queues.row(row).word(offset).store(word, Relaxed),
-        }
-    }
-}
-
-fn read_all<T: MapValue>(map: &MappedArray<T>, words: &mut Vec<u64>) {
-    for row in 0..map.len() {
-        let row = map.row(row);
-        words.extend((0..size_of::<T>()).step_by(8).map(|offset| row.word(offset).load(Relaxed)));
-    }
-}
-
-fn clear_all<T: MapValue>(map: &MappedArray<T>) {
-    for row in 0..map.len() {
-        for offset in (0..size_of::<T>()).step_by(8) {
-            map.row(row).word(offset).store(0, Relaxed);
-        }
-    }
-}
-
-/// A word of a table: row, and offset in it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    /// Of `LOAD_TABLE`.
-    Load(u32, usize),
-    /// Of `WORKERS`.
-    Worker(u32, usize),
-    /// Of `QUEUES`.
-    Queue(u32, usize),
-}
-
-impl Place {
-    /// A word of a node's load row.
-    pub fn load(node: u16, offset: usize) -> Self {
-        Self::Load(node.into(), offset)
-    }
-}
-
-impl fmt::Debug for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Load(row, offset) => write!(f, "LOAD_TABLE[{row}]+{offset}"),
-            Self::Worker(row, offset) => write!(f, "WORKERS[{row}]+{offset}"),
-            Self::Queue(row, offset) => write!(f, "QUEUES[{row}]+{offset}"),
-        }
-    }
-}
-
-/// The words of the tables at one moment.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Words {
-    words: Vec<u64>,
-    nodes: u32,
-}
-
-const LOAD_WORDS: usize = size_of::<LoadRow>() / 8;
-const WORKER_WORDS: usize = size_of::<WorkerRow>() / 8;
-const QUEUE_WORDS: usize = size_of::<QueueRow>() / 8;
-
-impl Words {
-    fn index(&self, place: Place) -> usize {
-        let workers = self.nodes as usize * LOAD_WORDS;
-        let queues = workers + WORKERS as usize * WORKER_WORDS;
-        match place {
-            Place::Load(row, offset) => row as usize * LOAD_WORDS + offset / 8,
-            Place::Worker(row, offset) => workers + row as usize * WORKER_WORDS + offset / 8,
-            Place::Queue(row, offset) => queues + row as usize * QUEUE_WORDS + offset / 8,
-        }
-    }
-
-    fn place(&self, index: usize) -> Place {
-        let workers = self.nodes as usize * LOAD_WORDS;
-        let queues = workers + WORKERS as usize * WORKER_WORDS;
-        if index < workers {
-            Place::Load((index / LOAD_WORDS) as u32, index % LOAD_WORDS * 8)
-        } else if index < queues {
-            Place::Worker(((index - workers) / WORKER_WORDS) as u32, (index - workers) % WORKER_WORDS * 8)
-        } else {
-            Place::Queue(((index - queues) / QUEUE_WORDS) as u32, (index - queues) % QUEUE_WORDS * 8)
-        }
+        Words::of(&self.tables)
     }
 
     /// The word there.
     pub fn get(&self, place: Place) -> u64 {
-        self.words[self.index(place)]
+        place.word(&self.tables).load(Relaxed)
     }
 
-    /// Writes the word there.
-    pub fn set(&mut self, place: Place, word: u64) {
-        let index = self.index(place);
-        self.words[index] = word;
+    /// Writes a word.
+    pub fn set(&self, place: Place, word: u64) {
+        place.word(&self.tables).store(word, Relaxed);
+        self.written.borrow_mut().push(place);
     }
 
-    /// Adds to the word there, and returns the sum.
-    pub fn add(&mut self, place: Place, amount: u64) -> u64 {
-        let sum = self.get(place).wrapping_add(amount);
-        self.set(place, sum);
-        sum
+    /// Where words were written since the last call.
+    pub fn take_written(&self) -> Vec<Place> {
+        self.written.take()
     }
 
-    /// Words that differ: where, here, there.
-    pub fn differences(&self, other: &Self) -> Vec<(Place, u64, u64)> {
-        let pairs = self.words.iter().zip(&other.words).enumerate();
-        pairs.filter(|(_, (a, b))| a != b).map(|(index, (a, b))| (self.place(index), *a, *b)).collect()
+    /// Writes a load row.
+    pub fn set_load(&self, node: u16, row: &LoadRow) {
+        for (index, word) in words_of(row).into_iter().enumerate() {
+            self.set(Place::load(node, 8 * index), word);
+        }
     }
+
+    /// Makes these nodes the ones that decisions look at. The signals say how many there are: set them first.
+    pub fn set_roster(&self, ids: &[u16]) {
+        for (position, id) in (0..).zip(ids) {
+            self.set(Place::roster(position), (*id).into());
+        }
+        let place = Place::signals(offset_of!(SignalsRow, arrivals_q32));
+        self.set(place, two(self.get(place) as u32, ids.len() as u32));
+    }
+
+    /// Writes the signals.
+    pub fn set_signals(&self, row: &SignalsRow) {
+        let words = [
+            two(row.send_ns, row.receive_ns),
+            two(row.wire_ns, row.wire_ns_per_byte_q16),
+            two(row.utilisation_milli, row.service_ns),
+            two(row.arrivals_q32, row.peers),
+            two(row.deviation_ns, row.reserved1),
+        ];
+        for (index, word) in words.into_iter().enumerate() {
+            self.set(Place::signals(8 * index), word);
+        }
+    }
+
+    /// Sets the round-robin counters of all CPUs, so that it does not matter on which one a program runs.
+    pub fn set_turns(&mut self, turn: u64) {
+        let values = PerCpuValues::try_from(vec![turn; cpus()]).unwrap_or_else(|error| panic!("{error}"));
+        self.turns.set(0, values, 0).unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// How often programs have taken a turn since the counters were set to `turn`, on all CPUs.
+    pub fn turns_since(&self, turn: u64) -> u64 {
+        let values = self.turns.get(&0, 0).unwrap_or_else(|error| panic!("{error}"));
+        values.iter().map(|value| value.wrapping_sub(turn)).sum()
+    }
+}
+
+fn cpus() -> usize {
+    nr_cpus().unwrap_or_else(|(what, error)| panic!("{what}: {error}"))
+}
+
+/// A second handle of the round-robin counters, for writing.
+fn turns(object: &Object) -> PerCpuArray<MapData, u64> {
+    let Some(Map::PerCpuArray(data)) = object.map(TURNS) else { panic!("no map {TURNS}") };
+    let open = || MapData::from_id(data.info()?.id());
+    let data = open().unwrap_or_else(|error| panic!("{TURNS}: {error}"));
+    PerCpuArray::try_from(Map::PerCpuArray(data)).unwrap_or_else(|error| panic!("{TURNS}: {error}"))
 }

@@ -1,6 +1,6 @@
 //! Random frames.
 
-use crate::support::frames::{Carrier, Packet, with_ip_checksum};
+use crate::support::frames::{Carrier, Packet, UDP_PORT, with_ip_checksum};
 use crate::support::random::Random;
 
 /// Type ids of the nodes' functions, by index, and one that no node has.
@@ -16,6 +16,21 @@ pub fn frame(random: &mut Random) -> Vec<u8> {
         1..=6 => packet(random).frame(),
         _ => mutated(random),
     }
+}
+
+/// An active packet that most functions take.
+pub fn good_packet(random: &mut Random) -> Vec<u8> {
+    let operand = random.pick(&[0, 1, 100, 5_000, 50_000]);
+    let length = random.below(100) as usize;
+    let packet = Packet {
+        v6: random.once_in(4),
+        carrier: random.pick(&[Carrier::Udp, Carrier::Udp, Carrier::Protocol107]),
+        host: [random.word() as u8, random.word() as u8],
+        port: [random.word() as u16, UDP_PORT],
+        class: random.below(8) as u8,
+        ..Packet::new(random.pick(&TYPES)).operand(operand).payload_of(length)
+    };
+    if random.once_in(2) { packet.key(random.below(50) as u32).frame() } else { packet.frame() }
 }
 
 /// An active packet of any kind. Lengths are chosen such that both the link's limit and the estimates' limit are met.
@@ -35,6 +50,10 @@ pub fn packet(random: &mut Random) -> Packet {
         carrier: random.pick(&[Carrier::Udp, Carrier::UdpWithoutChecksum, Carrier::Protocol107]),
         flags: random.pick(&[0, 0x80, 0x7f]),
         trailing: random.pick(&[0, 0, 0, 1, 30]),
+        // Flow and class, and with the flow what decisions draw.
+        host: [random.word() as u8, random.word() as u8],
+        port: [random.word() as u16, UDP_PORT],
+        class: random.below(8) as u8,
         ..base
     };
     for _ in 0..random.below(4) {
@@ -49,12 +68,13 @@ pub fn packet(random: &mut Random) -> Packet {
 fn option(random: &mut Random, packet: Packet) -> Packet {
     let operand = random.pick(&[0, 1, 100, 5_000, 50_000, 1_000_000, u32::MAX]);
     match random.below(20) {
-        0..=9 => packet.operand(operand),
-        10..=12 => packet.result(random.below(40) as usize),
-        13 | 14 => packet.checksum(),
+        0..=8 => packet.operand(operand),
+        9..=11 => packet.key(random.word() as u32),
+        12 | 13 => packet.result(random.below(40) as usize),
+        14 => packet.checksum(),
         15 | 16 => packet.option(random.pick(&[1, 2, 4, 0x4001]), &[7; 8]),
-        17 | 18 => packet.option(random.pick(&[9, 0x8012]), &[]),
-        _ => packet.option(random.pick(&[3, 0x8010, 0x8011, 0x4009, 0xc012]), &[]),
+        17 | 18 => packet.option(random.pick(&[9, 0x8013]), &[]),
+        _ => packet.option(random.pick(&[3, 0x8010, 0x8011, 0x8012, 0x4009, 0xc013]), &[]),
     }
 }
 

@@ -3,21 +3,26 @@
 use std::fmt::{Debug, Write};
 use std::mem::offset_of;
 
-use dataplane_common::maps::{FunctionRow, LoadRow, PEER_PRESENT, Params, PeerRow, QueueRow, WorkerRow, socket_slot};
+use dataplane_common::classify::{Class, classify, identify};
+use dataplane_common::maps::{
+    FLOW_SLOTS, FlowRow, FunctionRow, LoadRow, PEER_PRESENT, Params, PeerRow, QueueRow, SignalsRow, WorkerRow,
+    socket_slot,
+};
 use dataplane_common::meta::{Metadata, Origin};
 use dataplane_common::policy::PolicyKind;
 use dataplane_common::reason::Reason;
 
-use crate::support::frames::{Interconnect, OVERHEAD};
-use crate::support::node::{Arrival, LINK, Node, Outcome, PORT, Place, Site, Words};
+use crate::support::frames::{Interconnect, OVERHEAD, UDP_PORT};
+use crate::support::node::{Arrival, LINK, Node, Outcome, PORT, Site};
+use crate::support::words::{Place, Words, two};
 
 pub const XDP_DROP: u32 = 1;
 pub const XDP_PASS: u32 = 2;
 pub const XDP_REDIRECT: u32 = 4;
 
-/// This node, its boot, and its peers. `ABSENT` has a load row but is no peer.
+/// This node, its boot, and its peers. `ABSENT` has a load row and is on the roster, but is no peer.
 pub const NODE: u16 = 2;
-pub const EPOCH: u32 = 77;
+pub const EPOCH: u32 = 0x0002_004d;
 pub const NEAR: u16 = 1;
 pub const FAR: u16 = 3;
 pub const ABSENT: u16 = 5;
@@ -37,6 +42,9 @@ pub const MARGIN_NS: u32 = 500;
 /// Longest frame that the link carries.
 pub const MAX_FRAME: usize = 1514;
 
+/// The flow of what need not keep an order.
+pub const NO_FLOW: u16 = 0xffff;
+
 pub fn peer(node: u16) -> PeerRow {
     PeerRow {
         mac: [2, 0, 0, 0, 1, node as u8],
@@ -49,23 +57,19 @@ pub fn peer(node: u16) -> PeerRow {
 pub fn params(policy: PolicyKind) -> Params {
     Params {
         policy: policy as u32,
+        policies: policy.bit(),
         node: NODE,
         nodes: NODES,
         epoch: EPOCH,
-        send_ns: SEND_NS,
-        receive_ns: RECEIVE_NS,
-        wire_ns: WIRE_NS,
-        wire_ns_per_byte_q16: 1 << 16,
         margin_ns: MARGIN_NS,
         ..Params::DEFAULT
     }
 }
 
-/// Gives a node the functions and peers above.
-pub fn furnish(node: &mut Node<'_>) {
-    let functions = [(BYTES, 1000, 1 << 16, 0), (ROUNDS, 0, 2 << 16, 2), (TIMED, 0, 1 << 16, 1)];
-    for (index, (type_id, a_ns, b_q16, units)) in (0..).zip(functions) {
-        let row = FunctionRow {
+/// The functions above, of the node's policy, in the order of arrival.
+pub fn functions(policy: u32) -> [FunctionRow; 3] {
+    [(BYTES, 1000, 1 << 16, 0), (ROUNDS, 0, 2 << 16, 2), (TIMED, 0, 1 << 16, 1)].map(|(type_id, a_ns, b_q16, units)| {
+        FunctionRow {
             a_ns,
             b_q16,
             declared_a_ns: a_ns,
@@ -73,21 +77,58 @@ pub fn furnish(node: &mut Node<'_>) {
             limit_ns: LIMIT_NS,
             units,
             type_id: type_id.into(),
-            ..Default::default()
-        };
+            policy,
+            ..FunctionRow::default()
+        }
+    })
+}
+
+/// Gives a node the functions and peers above.
+pub fn furnish(node: &mut Node<'_>) {
+    for (index, row) in (0..).zip(functions(node.params.policy)) {
         node.set_function(index, row);
     }
     for id in [NEAR, FAR] {
         node.set_peer(id, peer(id));
     }
     node.set_peer(ABSENT, PeerRow { flags: 0, ..peer(ABSENT) });
+    node.set_signals(&SignalsRow {
+        send_ns: SEND_NS,
+        receive_ns: RECEIVE_NS,
+        wire_ns: WIRE_NS,
+        wire_ns_per_byte_q16: 1 << 16,
+        ..SignalsRow::default()
+    });
+    node.set_roster(&[NEAR, FAR, ABSENT]);
 }
 
 /// A node with the functions and peers above and a socket on every queue.
 pub fn node(site: &Site, policy: PolicyKind) -> Node<'_> {
-    let mut node = site.node(params(policy));
+    node_with(site, params(policy))
+}
+
+/// As [`node`], with other parameters.
+pub fn node_with(site: &Site, params: Params) -> Node<'_> {
+    let mut node = site.node(params);
     furnish(&mut node);
     node
+}
+
+/// The flow slot of an active packet.
+pub fn flow_of(frame: &[u8]) -> u16 {
+    let Class::Active(active) = classify(frame, UDP_PORT) else { panic!("not active: {frame:02x?}") };
+    (identify(frame, &active).flow % FLOW_SLOTS as u32) as u16
+}
+
+/// What is known of a packet's place in its flow.
+#[derive(Clone, Copy, Debug)]
+enum Numbered {
+    /// It takes the next number.
+    Next,
+    /// It needs none.
+    No,
+    /// It has one: slot, number.
+    Given(u16, u32),
 }
 
 /// What becomes of a frame.
@@ -95,10 +136,10 @@ pub fn node(site: &Site, policy: PolicyKind) -> Node<'_> {
 enum End {
     /// Left as it is, with this verdict.
     Left(u32),
-    /// Given to the worker of its queue.
-    Queued { function: u16, charged_ns: u32, from_peer: bool },
-    /// Sent to a node; `arrival_ns`, position and sequence of the header are checked against clock and table.
-    Forwarded(Interconnect),
+    /// Given to the worker of its queue; `arrival_ns` is that of a result, else it is the time of the run.
+    Queued { function: u16, charged_ns: u32, origin: Origin, numbered: Numbered, arrival_ns: u64 },
+    /// Sent to a node; position, sequences, load and `arrival_ns` of the header are checked against clock and tables.
+    Forwarded(Interconnect, Numbered),
     /// Sent out of a port, without the interconnect header.
     Returned,
 }
@@ -107,8 +148,12 @@ enum End {
 #[derive(Clone, Copy, Debug)]
 enum Change {
     To(u64),
+    /// This much more than it was.
+    Add(u64),
     /// The time of the run, plus this.
     Time(u64),
+    /// Its low half; the high half is the time of the run in 1024 ns.
+    Stamped(u32),
 }
 
 /// See the module.
@@ -119,6 +164,8 @@ pub struct Case {
     at: Arrival,
     frame: Vec<u8>,
     given: Vec<(Place, u64)>,
+    policy: Option<u8>,
+    ordered: bool,
     counted: Vec<Reason>,
     end: End,
     changes: Vec<(Place, Change)>,
@@ -126,9 +173,18 @@ pub struct Case {
 
 impl Case {
     fn new(name: &str, program: &'static str, interface: u32, counted: Vec<Reason>, frame: Vec<u8>) -> Self {
-        let at = Arrival { interface, queue: 0, metadata: 0 };
-        let (name, end) = (name.to_owned(), End::Left(XDP_PASS));
-        Self { name, program, at, frame, given: Vec::new(), counted, end, changes: Vec::new() }
+        Self {
+            name: name.to_owned(),
+            program,
+            at: Arrival { interface, queue: 0, metadata: 0 },
+            frame,
+            given: Vec::new(),
+            policy: None,
+            ordered: true,
+            counted,
+            end: End::Left(XDP_PASS),
+            changes: Vec::new(),
+        }
     }
 
     /// A frame from outside.
@@ -170,16 +226,28 @@ impl Case {
         self
     }
 
+    /// Its function has this policy, not the node's.
+    pub fn by(mut self, policy: u32) -> Self {
+        self.policy = Some(policy as u8);
+        self
+    }
+
+    /// Its function keeps no order.
+    pub fn unordered(mut self) -> Self {
+        self.ordered = false;
+        self
+    }
+
     /// With a worker that has been charged this much, of this many packets, and done nothing.
     pub fn backlog(self, worker: u32, ns: u64, packets: u64) -> Self {
-        self.given(Place::Worker(worker, offset_of!(WorkerRow, charged_ns)), ns)
-            .given(Place::Worker(worker, offset_of!(WorkerRow, charged_packets)), packets)
+        self.given(Place::worker(worker, offset_of!(WorkerRow, charged_ns)), ns)
+            .given(Place::worker(worker, offset_of!(WorkerRow, charged_packets)), packets)
     }
 
     /// With a fresh report of a node: backlog, and packets in its run queue.
     pub fn load(self, node: u16, backlog_ns: u32, packets: u32) -> Self {
         self.given(Place::load(node, offset_of!(LoadRow, backlog_ns)), backlog_ns.into())
-            .given(Place::load(node, offset_of!(LoadRow, queued_milli)), u64::from(packets * 1000) | 1 << 32)
+            .given(Place::load(node, offset_of!(LoadRow, queued_milli)), two(packets * 1000, 1))
             .given(Place::load(node, offset_of!(LoadRow, valid_until_ns)), u64::MAX)
     }
 
@@ -189,16 +257,29 @@ impl Case {
         self
     }
 
-    /// Also changed.
-    pub fn changes(mut self, place: Place, word: u64) -> Self {
-        self.changes.push((place, Change::To(word)));
+    fn change(mut self, place: Place, change: Change) -> Self {
+        self.changes.push((place, change));
         self
     }
 
+    /// Also changed.
+    pub fn changes(self, place: Place, word: u64) -> Self {
+        self.change(place, Change::To(word))
+    }
+
+    /// Also added to.
+    pub fn adds(self, place: Place, amount: u64) -> Self {
+        self.change(place, Change::Add(amount))
+    }
+
     /// Also set to the time of the run plus `after`.
-    pub fn times(mut self, place: Place, after: u64) -> Self {
-        self.changes.push((place, Change::Time(after)));
-        self
+    pub fn times(self, place: Place, after: u64) -> Self {
+        self.change(place, Change::Time(after))
+    }
+
+    /// Also set to `low` and, in the high half, the time of the run in 1024 ns.
+    pub fn stamps(self, place: Place, low: u32) -> Self {
+        self.change(place, Change::Stamped(low))
     }
 
     fn ends(mut self, end: End) -> Self {
@@ -221,16 +302,37 @@ impl Case {
         self.noting(reason).ends(End::Left(XDP_DROP))
     }
 
+    fn numbered(&self) -> Numbered {
+        if self.ordered { Numbered::Next } else { Numbered::No }
+    }
+
     /// Given to the worker, which is charged.
     pub fn stays(self, function: u16, charged_ns: u32) -> Self {
-        let from_peer = self.program == "dp_link";
-        let counted = if from_peer { Reason::ForwardQueued } else { Reason::LocalQueued };
-        self.noting(counted).ends(End::Queued { function, charged_ns, from_peer })
+        let (origin, counted, numbered) = if self.program == "dp_link" {
+            (Origin::Peer, Reason::ForwardQueued, Numbered::No)
+        } else {
+            (Origin::Port, Reason::LocalQueued, self.numbered())
+        };
+        self.noting(counted).ends(End::Queued { function, charged_ns, origin, numbered, arrival_ns: 0 })
     }
 
     /// Given to the worker without charge or count.
     pub fn sinks(self) -> Self {
-        self.ends(End::Queued { function: 0, charged_ns: 0, from_peer: false })
+        let (origin, numbered) = (Origin::Port, Numbered::No);
+        self.ends(End::Queued { function: 0, charged_ns: 0, origin, numbered, arrival_ns: 0 })
+    }
+
+    /// Given to the worker as a result that comes before its turn.
+    pub fn waits(self, header: &Interconnect) -> Self {
+        let numbered = Numbered::Given(header.flow, header.flow_sequence);
+        let arrival_ns = header.arrival_ns;
+        self.noting(Reason::ResultQueued).ends(End::Queued {
+            function: 0,
+            charged_ns: 0,
+            origin: Origin::Result,
+            numbered,
+            arrival_ns,
+        })
     }
 
     /// Sent to a node.
@@ -238,7 +340,7 @@ impl Case {
         let row = peer(to);
         let header = Interconnect {
             mac: [row.mac, row.source_mac],
-            version: 1,
+            version: 2,
             kind: 1,
             hops: 1,
             source: NODE,
@@ -249,9 +351,18 @@ impl Case {
             position_ns: 0,
             type_id,
             port: self.at.interface as u16,
+            flow: NO_FLOW,
             arrival_ns: 0,
+            flow_sequence: 0,
+            stamp_us: 0,
+            backlog_ns: 0,
+            received_ns: 0,
+            received_epoch: 0,
+            queued: 0,
+            spent_ns: 0,
         };
-        self.noting(Reason::Redirected).ends(End::Forwarded(header))
+        let numbered = self.numbered();
+        self.noting(Reason::Redirected).ends(End::Forwarded(header, numbered))
     }
 
     /// Sent out of a port, as a result.
@@ -260,15 +371,17 @@ impl Case {
     }
 }
 
-/// Runs every case on the node, each from cleared tables, and reports all that fail.
+/// Runs every case on the node, each from the tables as they are now, and reports all that fail.
 pub fn check(node: &mut Node<'_>, cases: &[Case]) {
     assert!(!cases.is_empty());
-    let failures: Vec<String> = cases.iter().filter_map(|case| check_one(node, case).err()).collect();
+    let words = node.words();
+    let failures: Vec<String> = cases.iter().filter_map(|case| check_one(node, case, &words).err()).collect();
+    words.restore(&node.tables);
     assert!(failures.is_empty(), "{} of {} cases fail\n\n{}", failures.len(), cases.len(), failures.join("\n"));
 }
 
-fn check_one(node: &mut Node<'_>, case: &Case) -> Result<(), String> {
-    node.clear();
+fn check_one(node: &mut Node<'_>, case: &Case, words: &Words) -> Result<(), String> {
+    words.restore(&node.tables);
     for (place, word) in &case.given {
         node.set(*place, *word);
     }
@@ -281,14 +394,19 @@ fn check_one(node: &mut Node<'_>, case: &Case) -> Result<(), String> {
     check_end(case, node.params.policy as u8, &outcome, &mut words, &mut wrong);
     let after = node.words();
     for (place, change) in &case.changes {
-        let word = after.get(*place);
-        match *change {
-            Change::To(word) => words.set(*place, word),
-            Change::Time(add) if (outcome.time.0 + add..=outcome.time.1 + add).contains(&word) => {
-                words.set(*place, word)
+        let found = after.get(*place);
+        let (from, to) = outcome.time;
+        let word = match *change {
+            Change::To(word) => word,
+            Change::Add(amount) => words.get(*place).wrapping_add(amount),
+            Change::Time(add) if (from + add..=to + add).contains(&found) => found,
+            Change::Time(add) => to + add,
+            Change::Stamped(low) if ((from >> 10) as u32..=(to >> 10) as u32).contains(&((found >> 32) as u32)) => {
+                two(low, (found >> 32) as u32)
             }
-            Change::Time(add) => words.set(*place, outcome.time.1 + add),
-        }
+            Change::Stamped(low) => two(low, (to >> 10) as u32),
+        };
+        words.set(*place, word);
     }
     for (place, expected, found) in words.differences(&after) {
         let _ = writeln!(wrong, "  {place:?} is {found} = {found:#x}, expected {expected} = {expected:#x}");
@@ -311,45 +429,95 @@ fn check_end(case: &Case, policy: u8, outcome: &Outcome, words: &mut Words, wron
     let (mut verdict, mut frame, mut metadata) = (XDP_REDIRECT, case.frame.clone(), vec![0xcd; case.at.metadata]);
     match &case.end {
         End::Left(left) => verdict = *left,
-        End::Queued { function, charged_ns, from_peer } => {
-            let socket = socket_slot(case.at.interface, case.at.queue);
-            let ns = u64::from(*charged_ns);
-            words.add(Place::Worker(case.at.queue, offset_of!(WorkerRow, charged_ns)), ns);
-            words.add(Place::Worker(case.at.queue, offset_of!(WorkerRow, charged_packets)), 1);
-            let position = words.add(Place::Queue(socket, offset_of!(QueueRow, charged_ns)), ns);
-            let sequence = words.add(Place::Queue(socket, offset_of!(QueueRow, charged_packets)), 1);
+        End::Queued { .. } => {
+            let policy = if case.program == "dp_sink" { 0 } else { case.policy.unwrap_or(policy) };
+            metadata = queued(case, policy, outcome, words).emit().to_vec();
             // What somebody else has put there may stay, but ours lies next to the frame.
-            let found = outcome.metadata.last_chunk().and_then(Metadata::parse);
-            let arrival_ns = found.map_or(0, |record| record.arrival_ns);
-            let is_now = (outcome.time.0..=outcome.time.1).contains(&arrival_ns);
-            let record = Metadata {
-                function: *function,
-                charged_ns: *charged_ns,
-                arrival_ns: if is_now { arrival_ns } else { outcome.time.0 },
-                position_ns: position as _,
-                sequence: sequence as _,
-                origin: if *from_peer { Origin::Peer } else { Origin::Port },
-                policy: if case.program == "dp_sink" { 0 } else { policy },
-            };
-            metadata = record.emit().to_vec();
             if case.at.metadata > 0 && outcome.metadata.ends_with(&metadata) {
                 metadata.clone_from(&outcome.metadata);
             }
         }
-        End::Forwarded(header) => {
-            let sent =
-                words.add(Place::load(header.destination, offset_of!(LoadRow, sent_ns)), header.charged_ns.into());
-            let frames = words.add(Place::load(header.destination, offset_of!(LoadRow, sent_frames)), 1);
+        End::Forwarded(header, numbered) => {
             let arrival =
                 outcome.frame.get(46..54).map_or(0, |bytes| bytes.iter().fold(0, |n, b| n << 8 | u64::from(*b)));
             expect("arrival", (outcome.time.0..=outcome.time.1).contains(&arrival), &arrival, &outcome.time);
-            let header =
-                Interconnect { position_ns: sent as u32, sequence: frames as u32, arrival_ns: arrival, ..*header };
-            frame = header.frame(&case.frame);
+            frame = forwarded(case, header, *numbered, arrival, words).frame(&case.frame);
         }
         End::Returned => frame = case.frame[OVERHEAD..].to_vec(),
     }
     expect("verdict", outcome.verdict == verdict, &outcome.verdict, &verdict);
     expect("frame", outcome.frame == frame, &outcome.frame, &frame);
     expect("metadata", outcome.metadata == metadata, &outcome.metadata, &metadata);
+}
+
+/// The slot and number of the case's packet; enters a new number into `words`.
+fn number(case: &Case, numbered: Numbered, words: &mut Words) -> (u16, u32) {
+    match numbered {
+        Numbered::No => (NO_FLOW, 0),
+        Numbered::Given(slot, number) => (slot, number),
+        Numbered::Next => {
+            let slot = flow_of(&case.frame);
+            (slot, words.add(Place::flow(slot, offset_of!(FlowRow, issued)), 1) as u32 - 1)
+        }
+    }
+}
+
+/// The metadata of a frame that a worker is given, and what it is charged.
+fn queued(case: &Case, policy: u8, outcome: &Outcome, words: &mut Words) -> Metadata {
+    let End::Queued { function, charged_ns, origin, numbered, arrival_ns } = case.end else {
+        panic!("{} is not queued", case.name)
+    };
+    let socket = socket_slot(case.at.interface, case.at.queue);
+    let ns = u64::from(charged_ns);
+    words.add(Place::worker(case.at.queue, offset_of!(WorkerRow, charged_ns)), ns);
+    words.add(Place::worker(case.at.queue, offset_of!(WorkerRow, charged_packets)), 1);
+    let position_ns = words.add(Place::queue(socket, offset_of!(QueueRow, charged_ns)), ns);
+    let sequence = words.add(Place::queue(socket, offset_of!(QueueRow, charged_packets)), 1) as u32;
+    let (flow, flow_sequence) = number(case, numbered, words);
+    // The clock in 16 ns: all that the record has.
+    let (from, to) = ((outcome.time.0 >> 4) as u32, (outcome.time.1 >> 4) as u32);
+    let found = outcome.metadata.last_chunk().and_then(Metadata::parse).map_or(0, |record| record.arrival_16ns);
+    let arrival_16ns = match origin {
+        Origin::Result => (arrival_ns >> 4) as u32,
+        _ if found.wrapping_sub(from) <= to.wrapping_sub(from) => found,
+        _ => from,
+    };
+    Metadata { function, charged_ns, arrival_16ns, position_ns, sequence, origin, policy, flow, flow_sequence }
+}
+
+/// The header of a forward: the account of the receiver, the number in the flow, and the load of the worker at hand.
+fn forwarded(
+    case: &Case,
+    header: &Interconnect,
+    numbered: Numbered,
+    arrival_ns: u64,
+    words: &mut Words,
+) -> Interconnect {
+    let row = |offset| Place::load(header.destination, offset);
+    let position_ns = words.add(row(offset_of!(LoadRow, sent_ns)), header.charged_ns.into()) as u32;
+    let sequence = words.add(row(offset_of!(LoadRow, sent_frames)), 1) as u32;
+    let (flow, flow_sequence) = number(case, numbered, words);
+    let worker = |offset| words.get(Place::worker(case.at.queue, offset));
+    let waiting = worker(offset_of!(WorkerRow, charged_ns)) - worker(offset_of!(WorkerRow, discharged_ns));
+    let packets = worker(offset_of!(WorkerRow, charged_packets)) - worker(offset_of!(WorkerRow, discharged_packets));
+    // A packet in service has always had its full charge, or there is none.
+    let served = if worker(offset_of!(WorkerRow, serving_since_ns)) == 0 {
+        0
+    } else {
+        worker(offset_of!(WorkerRow, serving_charge_ns))
+    };
+    let received = words.get(row(offset_of!(LoadRow, received_ns)));
+    Interconnect {
+        position_ns,
+        sequence,
+        flow,
+        flow_sequence,
+        arrival_ns,
+        stamp_us: (arrival_ns / 1024) as u32,
+        backlog_ns: (waiting - served).min(u32::MAX.into()) as u32,
+        received_ns: received as u32,
+        received_epoch: (received >> 32) as u16,
+        queued: (packets * 16).min(0xffff) as u16,
+        ..*header
+    }
 }

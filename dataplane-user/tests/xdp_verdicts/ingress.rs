@@ -8,7 +8,8 @@ use dataplane_common::reason::Reason::{self, *};
 
 use super::case::{BYTES, Case, LIMIT_NS, ROUNDS, TIMED, check, furnish, node, params};
 use crate::support::frames::{Carrier, DISCARD, Packet, with, with_ip_checksum};
-use crate::support::node::{OTHER_PORT, PORT, Place, STRANGER, inside};
+use crate::support::node::{OTHER_PORT, PORT, STRANGER, inside};
+use crate::support::words::Place;
 
 /// A frame of this EtherType with this content.
 fn ethernet(ethertype: u16, content: &[u8]) -> Vec<u8> {
@@ -218,16 +219,26 @@ fn every_defect_of_an_option_is_named() {
             .drops(DropAnepOptionLength),
             Case::port("the first one leaves half of the second", length(2)).drops(DropAnepOptionLength),
             drops("operand without value", plain().option(0x8010, &[]), DropAnepOptionLength),
+            drops("key without value", plain().option(0x8012, &[]), DropAnepOptionLength),
+            drops("key without value, discard", plain().option(0xc012, &[]), DropAnepOptionLength),
+            Case::port("half a key", {
+                let packet = plain().key(9);
+                with(packet.frame(), packet.options_at() + 2, &[0, 1])
+            })
+            .drops(DropAnepOptionLength),
             drops("checksum without value", plain().option(3, &[]), DropAnepOptionLength),
             drops("unknown, public, discard", plain().option(0x4009, &[0; 4]), DropAnepOptionUnknown),
-            drops("unknown, private, discard", plain().option(0xc012, &[]), DropAnepOptionUnknown),
+            drops("unknown, private, discard", plain().option(0xc013, &[]), DropAnepOptionUnknown),
             drops("type 0, discard", plain().option(0x4000, &[]), DropAnepOptionUnknown),
             drops("nine options", options(9), DropAnepOptionsLimit),
             drops("a header of 260 bytes", long(62), DropAnepOptionsLimit),
             Case::port("eight options", options(8).frame()).stays(0, 1040),
             Case::port("a header of 256 bytes", long(61).frame()).stays(0, 2000),
             Case::port("unknown, public, skip", plain().option(9, &[0; 4]).frame()).stays(0, 1040),
-            Case::port("unknown, private, skip", plain().option(0x8012, &[]).frame()).stays(0, 1040),
+            Case::port("unknown, private, skip", plain().option(0x8013, &[]).frame()).stays(0, 1040),
+            Case::port("a key", plain().key(9).frame()).stays(0, 1040),
+            Case::port("a key of two words", plain().option(0x8012, &[9; 8]).frame()).stays(0, 1040),
+            Case::port("a key that asks for discard", plain().option(0xc012, &[9; 4]).frame()).stays(0, 1040),
             Case::port("source and destination", {
                 plain().option(1, &[0, 0, 0, 1, 192, 0, 2, 1]).option(2, &[0, 0, 0, 1, 198, 51, 100, 7]).frame()
             })
@@ -329,7 +340,7 @@ fn each_queue_of_each_port_has_its_own_account() {
         let mut node = node(site, PolicyKind::Local);
         let frame = plain().frame();
         // The position in the metadata is the low half of the socket's account.
-        let socket = |interface, queue, offset| Place::Queue(socket_slot(interface, queue), offset);
+        let socket = |interface, queue, offset| Place::queue(socket_slot(interface, queue), offset);
         let position = |interface, queue| socket(interface, queue, offset_of!(QueueRow, charged_ns));
         let sequence = |interface, queue| socket(interface, queue, offset_of!(QueueRow, charged_packets));
         check(
@@ -342,8 +353,8 @@ fn each_queue_of_each_port_has_its_own_account() {
                     .given(position(PORT, 1), 5_000_000)
                     .given(sequence(PORT, 1), 70_000)
                     .given(position(PORT, 0), 9)
-                    .given(Place::Worker(1, offset_of!(WorkerRow, charged_ns)), 6_000_000)
-                    .given(Place::Worker(1, offset_of!(WorkerRow, charged_packets)), 80)
+                    .given(Place::worker(1, offset_of!(WorkerRow, charged_ns)), 6_000_000)
+                    .given(Place::worker(1, offset_of!(WorkerRow, charged_packets)), 80)
                     .queue(1)
                     .stays(0, 1040),
                 Case::port("accounts that wrap their low halves", frame)

@@ -2,19 +2,25 @@
 //! Every test ends with [`Rig::finish`]: no frame is missing, and all that was charged is discharged.
 
 use std::collections::VecDeque;
+use std::mem::offset_of;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use dataplane_common::ledger::Ledger;
 use dataplane_common::load::WorkerLoad;
+use dataplane_common::maps::{FunctionRow, LoadRow, QueueRow, WorkerRow};
 use dataplane_common::reason::REASONS;
+use dataplane_common::tuning::{CLASS, FIFO};
+use dataplane_common::wire::link::NO_FLOW;
 use proptest::prelude::*;
 use sha2::{Digest, Sha256};
 
 use super::*;
 use crate::maps::tables::tests::tables;
-use crate::port::Losses;
+use crate::maps::tables::{pair, set};
+use crate::port::{Losses, vacant};
 use crate::process::tests::frames::{self, Carrier, Interconnect, Packet, with};
 use crate::samples::FunctionSamples;
 use crate::xsk::fake::{self, FakeConfig, Kernel};
@@ -29,6 +35,11 @@ const FRAMES: u32 = 512;
 const PORT: usize = 0;
 const LINK: usize = 1;
 
+#[path = "ending_tests.rs"]
+mod ending;
+#[path = "order_tests.rs"]
+mod order;
+
 /// Rings without a kernel behind them.
 #[derive(Debug)]
 struct FakePort {
@@ -39,6 +50,10 @@ struct FakePort {
 /// What the test sees of a port that the worker owns.
 #[derive(Debug, Default)]
 struct Shared {
+    looks: AtomicU64,
+    /// Looks from now on that find nothing: what is there comes right after.
+    early_looks: AtomicU64,
+    recycles: AtomicU64,
     kicks: AtomicU64,
     rx_dropped: AtomicU64,
     rx_ring_full: AtomicU64,
@@ -47,7 +62,10 @@ struct Shared {
 
 impl Port for FakePort {
     fn receive(&mut self, umem: &mut Umem, batch: &mut Batch) -> usize {
-        self.rings.receive(umem, batch)
+        self.shared.looks.fetch_add(1, Relaxed);
+        let early = self.shared.early_looks.load(Relaxed);
+        self.shared.early_looks.store(early.saturating_sub(1), Relaxed);
+        if early > 0 { 0 } else { self.rings.receive(umem, batch) }
     }
 
     fn transmit(&mut self, umem: &mut Umem, batch: &mut Batch) -> usize {
@@ -59,6 +77,7 @@ impl Port for FakePort {
     }
 
     fn recycle(&mut self, umem: &mut Umem) {
+        self.shared.recycles.fetch_add(1, Relaxed);
         self.rings.complete(umem);
         self.rings.refill(umem);
     }
@@ -69,6 +88,10 @@ impl Port for FakePort {
             rx_ring_full: self.shared.rx_ring_full.load(Relaxed),
             invalid_descs: self.shared.invalid_descs.load(Relaxed),
         }
+    }
+
+    fn vacant(&self) -> u32 {
+        vacant(self.rings.counters(), self.rings.levels())
     }
 
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -83,7 +106,13 @@ struct Rig {
     shared: [Arc<Shared>; 2],
     tables: Arc<Tables>,
     exchange: Arc<Exchange>,
+    /// When packets arrive, unless a test says otherwise: how long the test itself takes changes no order.
+    start_ns: u64,
 }
+
+/// How long held results wait for others.
+const PATIENCE: Duration = Duration::from_millis(50);
+const CHECKS: Checks = Checks { udp_port: frames::UDP_PORT, udp_checksum: true };
 
 /// A charge as XDP makes it, for the metadata of its packet.
 #[derive(Clone, Copy, Debug)]
@@ -95,13 +124,21 @@ struct Charged {
 
 impl Rig {
     fn new() -> Self {
-        Self::with(256, Checks { udp_port: frames::UDP_PORT, udp_checksum: true })
+        Self::with(256, CHECKS, FIFO)
     }
 
-    fn with(tx_size: u32, checks: Checks) -> Self {
-        let settings = Settings { worker: WORKER, node: NODE, epoch: EPOCH, checks, spin: Duration::ZERO };
+    fn with(tx_size: u32, checks: Checks, discipline: u32) -> Self {
+        let settings = Settings {
+            worker: WORKER,
+            node: NODE,
+            epoch: EPOCH,
+            checks,
+            spin: Duration::ZERO,
+            discipline,
+            patience: PATIENCE,
+        };
         let functions = Builtin::ALL;
-        let tables = Arc::new(tables(4, WORKER + 1, 2, functions.len() as u32));
+        let tables = Arc::new(tables(4, WORKER + 1, 3, functions.len() as u32));
         let exchange = Arc::new(Exchange::default());
         let samples = empty_samples();
         let umem = Umem::new(&UmemConfig { frames: FRAMES, ..UmemConfig::default() }).unwrap();
@@ -114,7 +151,8 @@ impl Rig {
             (kernel, shared)
         };
         let (port, link) = (open(InterfaceKind::Port, 0), open(InterfaceKind::Link, 1));
-        let mut rig = Self { worker, kernels: [port.0, link.0], shared: [port.1, link.1], tables, exchange };
+        let (kernels, shared) = ([port.0, link.0], [port.1, link.1]);
+        let mut rig = Self { worker, kernels, shared, tables, exchange, start_ns: monotonic_ns() };
         rig.rest();
         rig
     }
@@ -141,18 +179,24 @@ impl Rig {
         Charged { ns, position_ns, sequence }
     }
 
-    /// Delivers a frame with the metadata of its charge; false when a ring has no room for it.
-    fn deliver_charged(&mut self, socket: usize, charged: Charged, function: Builtin, frame: &[u8]) -> bool {
-        let metadata = Metadata {
+    /// The metadata of a packet without a flow.
+    fn metadata(&self, socket: usize, charged: Charged, function: Builtin) -> Metadata {
+        Metadata {
             function: index_of(function),
             charged_ns: charged.ns,
-            arrival_ns: 1,
-            position_ns: charged.position_ns as _,
-            sequence: charged.sequence as _,
+            arrival_16ns: Metadata::arrival_of(self.start_ns),
+            position_ns: charged.position_ns,
+            sequence: charged.sequence as u32,
             origin: if socket == PORT { Origin::Port } else { Origin::Peer },
             policy: 0,
-        };
-        self.kernels[socket].deliver_with_metadata(&metadata.emit(), frame)
+            flow: NO_FLOW,
+            flow_sequence: 0,
+        }
+    }
+
+    /// Delivers a frame with the metadata of its charge; false when a ring has no room for it.
+    fn deliver_charged(&mut self, socket: usize, charged: Charged, function: Builtin, frame: &[u8]) -> bool {
+        self.kernels[socket].deliver_with_metadata(&self.metadata(socket, charged, function).emit(), frame)
     }
 
     fn deliver(&mut self, socket: usize, ns: u32, function: Builtin, frame: &[u8]) {
@@ -214,12 +258,15 @@ impl Rig {
     #[track_caller]
     fn finish(mut self) {
         for _ in 0..3 {
-            self.worker.step();
+            while self.worker.step() > 0 {
+                self.take(PORT);
+                self.take(LINK);
+            }
             self.housekeep();
             self.take(PORT);
             self.take(LINK);
         }
-        self.worker.step();
+        assert_eq!(self.worker.step(), 0);
         let frames = self.worker.umem().ledger();
         assert!(frames.is_balanced(), "{frames:?}");
         assert_eq!((frames.worker, frames.outbound, frames.stranded), (0, 0, 0), "{frames:?}");
@@ -228,6 +275,12 @@ impl Rig {
         assert_eq!(ledger.taken, ledger.worker_ended, "{ledger:?}");
         assert_eq!(self.left(), (0, 0), "charged and not discharged: ns, packets");
         assert_eq!(self.worker_word(offset_of!(WorkerRow, serving_since_ns)), 0, "a packet is still in service");
+        assert_eq!(self.worker_word(offset_of!(WorkerRow, behind)), 0, "nothing waits");
+        assert_eq!(
+            self.worker_word(offset_of!(WorkerRow, frames_in_use)),
+            pair(0, FRAMES),
+            "frames that hold a packet"
+        );
         let others = self.tables.workers.row(0);
         assert!(
             (0..size_of::<WorkerRow>()).step_by(8).all(|at| others.word(at).load(Relaxed) == 0),
@@ -279,7 +332,7 @@ fn result(function: Builtin, packet: &Packet, rounds: u32) -> Vec<u8> {
 /// A forwarded packet's header, from node 1.
 const FORWARD: Interconnect = Interconnect {
     mac: [[2, 0, 0, 0, 0, 9], [2, 0, 0, 0, 0, 8]],
-    version: 1,
+    version: 2,
     kind: 1,
     hops: 1,
     source: 1,
@@ -290,13 +343,66 @@ const FORWARD: Interconnect = Interconnect {
     position_ns: 98_765,
     type_id: 0xff01,
     port: 3,
+    flow: 44,
     arrival_ns: 0x0102_0304_0506_0708,
+    flow_sequence: 0x0a0b_0c0d,
+    stamp_us: 1,
+    backlog_ns: 2,
+    received_ns: 3,
+    received_epoch: 4,
+    queued: 5,
+    spent_ns: 0,
 };
 
-/// The header of the result of [`FORWARD`].
-fn homeward(sequence: u32) -> Interconnect {
+/// The header of the result of [`FORWARD`], with the numbers that only the worker knows as they are in `frame`.
+fn homeward(sequence: u32, frame: &[u8]) -> Interconnect {
     let [to, from] = FORWARD.mac;
-    Interconnect { mac: [from, to], kind: 2, source: NODE, destination: 1, epoch: EPOCH, sequence, ..FORWARD }
+    let own = Own::of(frame);
+    Interconnect {
+        mac: [from, to],
+        kind: 2,
+        source: NODE,
+        destination: 1,
+        epoch: EPOCH,
+        sequence,
+        position_ns: own.took_ns,
+        stamp_us: own.stamp_us,
+        backlog_ns: own.backlog_ns,
+        received_ns: own.received_ns,
+        received_epoch: own.received_epoch,
+        queued: own.queued,
+        spent_ns: own.spent_ns,
+        ..FORWARD
+    }
+}
+
+/// The numbers of a result that only the worker knows.
+#[derive(Clone, Copy, Debug)]
+struct Own {
+    took_ns: u32,
+    stamp_us: u32,
+    backlog_ns: u32,
+    received_ns: u32,
+    received_epoch: u16,
+    queued: u16,
+    spent_ns: u32,
+}
+
+impl Own {
+    fn of(frame: &[u8]) -> Self {
+        let header = &frame[14..frames::OVERHEAD];
+        let word = |at: usize| u32::from_be_bytes(header[at..at + 4].try_into().unwrap());
+        let half = |at: usize| u16::from_be_bytes(header[at..at + 2].try_into().unwrap());
+        Self {
+            took_ns: word(20),
+            stamp_us: word(44),
+            backlog_ns: word(48),
+            received_ns: word(52),
+            received_epoch: half(56),
+            queued: half(58),
+            spent_ns: word(60),
+        }
+    }
 }
 
 mod results {
@@ -353,10 +459,46 @@ mod results {
             rig.deliver(LINK, 4_321, *function, &FORWARD.frame(&packet.frame()));
             assert_eq!(rig.worker.step(), 1);
             let answer = packet.answer(&result(*function, &packet, 2_000)).frame();
-            assert_eq!(rig.take(LINK), [homeward(at).frame(&answer)], "{function:?}");
+            let sent = rig.take(LINK);
+            assert_eq!(sent.len(), 1);
+            assert_eq!(sent[0], homeward(at, &sent[0]).frame(&answer), "{function:?}");
             assert!(rig.take(PORT).is_empty());
         }
         rig.counted(&[(Reason::SeenForwarded, 5), (Reason::SentHome, 5)]);
+        rig.finish();
+    }
+
+    #[test]
+    fn results_say_what_the_worker_knows() {
+        let mut rig = Rig::new();
+        let home = rig.tables.load.row(1);
+        set(home, offset_of!(LoadRow, received_ns), pair(0xfedc_ba98, 0x0007_0031));
+        let spin = Packet::new(0xff04).operand(500_000);
+        let before_ns = rig.start_ns;
+        // Long before the worker looks, and behind it a packet that waits.
+        let early = rig.metadata(LINK, rig.charge(LINK, 300_000_000), Builtin::Spin);
+        let early = Metadata { arrival_16ns: Metadata::arrival_of(before_ns - 20_000_000), ..early };
+        assert!(rig.kernels[LINK].deliver_with_metadata(&early.emit(), &FORWARD.frame(&spin.frame())));
+        rig.deliver(LINK, 50_000_000, Builtin::Spin, &FORWARD.frame(&spin.frame()));
+        assert_eq!(rig.worker.step(), 2);
+        let after_ns = monotonic_ns();
+        let sent = rig.take(LINK);
+        let [first, second] = [0, 1].map(|at| Own::of(&sent[at]));
+        let all_ns = (after_ns - before_ns) as u32;
+        for own in [first, second] {
+            assert!((480_000..=all_ns).contains(&own.took_ns), "{own:?} {all_ns}");
+            let age_us = ((after_ns >> 10) as u32).wrapping_sub(own.stamp_us);
+            assert!(age_us <= (all_ns >> 10) + 1, "{own:?} {age_us}");
+            assert_eq!((own.received_ns, own.received_epoch), (0xfedc_ba98, 0x31));
+            assert!(own.spent_ns >= own.took_ns, "{own:?}");
+        }
+        assert!((20_000_000..=20_000_100 + all_ns).contains(&first.spent_ns), "{first:?} {all_ns}");
+        assert!(second.spent_ns <= all_ns + 100, "{second:?} {all_ns}");
+        // The one in service counts for what is left of its charge.
+        let left = |charged: u32| charged.saturating_sub(all_ns)..charged;
+        assert!(left(350_000_000).contains(&first.backlog_ns), "{first:?} {all_ns}");
+        assert!(left(50_000_000).contains(&second.backlog_ns), "{second:?} {all_ns}");
+        assert_eq!((first.queued, second.queued), (2 * 16, 16));
         rig.finish();
     }
 
@@ -367,7 +509,8 @@ mod results {
         let padded = [FORWARD.frame(&packet.frame()), vec![0xaa; 30]].concat();
         rig.deliver(LINK, 1, Builtin::Forward, &padded);
         rig.worker.step();
-        assert_eq!(rig.take(LINK), [homeward(1).frame(&packet.answer(&[]).frame())]);
+        let sent = rig.take(LINK);
+        assert_eq!(sent, [homeward(1, &sent[0]).frame(&packet.answer(&[]).frame())]);
         rig.finish();
     }
 
@@ -509,15 +652,8 @@ mod drops {
     fn a_function_that_the_worker_does_not_have() {
         let mut rig = Rig::new();
         let charged = rig.charge(PORT, 700);
-        let metadata = Metadata {
-            function: Builtin::ALL.len() as u16,
-            charged_ns: charged.ns,
-            arrival_ns: 1,
-            position_ns: charged.position_ns as _,
-            sequence: charged.sequence as _,
-            origin: Origin::Port,
-            policy: 0,
-        };
+        let metadata =
+            Metadata { function: Builtin::ALL.len() as u16, ..rig.metadata(PORT, charged, Builtin::Forward) };
         assert!(rig.kernels[PORT].deliver_with_metadata(&metadata.emit(), &packet(Builtin::Forward).frame()));
         rig.worker.step();
         rig.counted(&[(Reason::SeenLocal, 1), (Reason::DropMetadata, 1)]);
@@ -530,18 +666,10 @@ mod drops {
         let mut rig = Rig::new();
         let frame = packet(Builtin::Forward).frame();
         let charged = rig.charge(PORT, 700);
-        let good = Metadata {
-            function: 0,
-            charged_ns: charged.ns,
-            arrival_ns: 1,
-            position_ns: charged.position_ns as _,
-            sequence: charged.sequence as _,
-            origin: Origin::Port,
-            policy: 0,
-        };
+        let good = rig.metadata(PORT, charged, Builtin::Forward);
         let (ours, peers) = (good.emit(), Metadata { origin: Origin::Peer, ..good }.emit());
         let origin_at = (0..METADATA_BYTES).find(|at| ours[*at] != peers[*at]).unwrap();
-        for (at, byte) in [(0, 0), (1, 0), (origin_at, 2)] {
+        for (at, byte) in [(0, 0), (1, 0), (origin_at, 3)] {
             let bad = with(ours.to_vec(), at, &[byte]);
             assert!(rig.kernels[PORT].deliver_with_metadata(&bad, &frame));
         }
@@ -570,7 +698,7 @@ mod drops {
         for bad in [
             Interconnect { kind: 2, ..FORWARD }.frame(&inner),
             Interconnect { kind: 3, ..FORWARD }.frame(&inner),
-            Interconnect { version: 2, ..FORWARD }.frame(&inner),
+            Interconnect { version: 1, ..FORWARD }.frame(&inner),
             Interconnect { hops: 0, ..FORWARD }.frame(&inner),
             with(frame.clone(), 38, &one_more),
             frame[..40].to_vec(),
@@ -582,7 +710,7 @@ mod drops {
 
     #[test]
     fn checks_that_are_off_are_not_made() {
-        let mut rig = Rig::with(128, Checks { udp_port: frames::UDP_PORT, udp_checksum: false });
+        let mut rig = Rig::with(128, Checks { udp_checksum: false, ..CHECKS }, FIFO);
         let packet = packet(Builtin::Forward);
         // What an offload leaves behind: some other sum.
         let frame = with(packet.frame(), packet.l4() + 6, &[0x12, 0x34]);
@@ -594,7 +722,7 @@ mod drops {
 
     #[test]
     fn a_transmit_ring_that_stays_full() {
-        let mut rig = Rig::with(16, Checks { udp_port: frames::UDP_PORT, udp_checksum: true });
+        let mut rig = Rig::with(16, CHECKS, FIFO);
         for _ in 0..40 {
             rig.deliver(PORT, 100, Builtin::Forward, &packet(Builtin::Forward).frame());
         }
@@ -930,8 +1058,8 @@ mod mixed {
     /// What may happen to a worker.
     #[derive(Clone, Debug)]
     enum Event {
-        /// A packet of this function, charged this much, arrives.
-        Packet { socket: usize, function: Builtin, ns: u32, good: bool },
+        /// A packet of this function and flow, charged this much, arrives.
+        Packet { socket: usize, function: Builtin, flow: u16, ns: u32, good: bool },
         /// A packet is charged and does not arrive, for now.
         Held { socket: usize, ns: u32 },
         /// The oldest of those arrives after all.
@@ -954,9 +1082,10 @@ mod mixed {
         let ns = prop_oneof![Just(0u32), 1u32..5_000, Just(1 << 31)];
         let function =
             prop_oneof![Just(Builtin::Forward), Just(Builtin::Crc32), Just(Builtin::Sha256), Just(Builtin::Spin)];
+        let flow = prop_oneof![0u16..3, Just(NO_FLOW)];
         prop_oneof![
-            8 => (socket.clone(), function, ns.clone(), proptest::bool::weighted(0.8))
-                .prop_map(|(socket, function, ns, good)| Event::Packet { socket, function, ns, good }),
+            8 => (socket.clone(), function, flow, ns.clone(), proptest::bool::weighted(0.8))
+                .prop_map(|(socket, function, flow, ns, good)| Event::Packet { socket, function, flow, ns, good }),
             2 => (socket.clone(), ns).prop_map(|(socket, ns)| Event::Held { socket, ns }),
             1 => Just(Event::Late),
             1 => (socket.clone(), bytes()).prop_map(|(socket, bytes)| Event::Noise { socket, bytes }),
@@ -973,7 +1102,8 @@ mod mixed {
         let packet = if function.result_bytes() > 0 { packet.result(function.result_bytes()) } else { packet };
         let frame = packet.frame();
         let frame = if good { frame } else { with(frame, packet.payload_at(), &[0xff]) };
-        if socket == PORT { frame } else { FORWARD.frame(&frame) }
+        let source = 1 + u16::from(good);
+        if socket == PORT { frame } else { Interconnect { source, ..FORWARD }.frame(&frame) }
     }
 
     /// What was delivered and what came out.
@@ -986,10 +1116,10 @@ mod mixed {
     fn apply(rig: &mut Rig, event: &Event, held: &mut VecDeque<(usize, Charged)>, totals: &mut Totals) {
         // A ring without room loses the packet: its charge is written off later.
         match event {
-            Event::Packet { socket, function, ns, good } => {
-                let charged = rig.charge(*socket, *ns);
-                let delivered = rig.deliver_charged(*socket, charged, *function, &frame(*socket, *function, *good));
-                totals.delivered += u64::from(delivered);
+            Event::Packet { socket, function, flow, ns, good } => {
+                let metadata = Metadata { flow: *flow, ..rig.metadata(*socket, rig.charge(*socket, *ns), *function) };
+                let frame = frame(*socket, *function, *good);
+                totals.delivered += u64::from(rig.kernels[*socket].deliver_with_metadata(&metadata.emit(), &frame));
             }
             Event::Held { socket, ns } => held.push_back((*socket, rig.charge(*socket, *ns))),
             Event::Late => {
@@ -1014,13 +1144,14 @@ mod mixed {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(200))]
+        #![proptest_config(ProptestConfig::with_cases(300))]
 
         #[test]
         fn whatever_happens_nothing_is_lost_and_every_charge_is_discharged_once(
+            discipline in FIFO..=CLASS,
             events in proptest::collection::vec(event(), 0..300),
         ) {
-            let mut rig = Rig::with(32, Checks { udp_port: frames::UDP_PORT, udp_checksum: true });
+            let mut rig = Rig::with(32, CHECKS, discipline);
             let (mut held, mut totals) = (VecDeque::new(), Totals::default());
             for event in &events {
                 apply(&mut rig, event, &mut held, &mut totals);
@@ -1028,8 +1159,13 @@ mod mixed {
                 prop_assert!(load.discharged_ns <= load.charged_ns, "{load:?} after {event:?}");
                 prop_assert!(load.discharged_packets <= load.charged_packets, "{load:?} after {event:?}");
             }
-            while rig.worker.step() > 0 {}
-            totals.sent += (rig.take(PORT).len() + rig.take(LINK).len()) as u64;
+            loop {
+                let handled = rig.worker.step();
+                totals.sent += (rig.take(PORT).len() + rig.take(LINK).len()) as u64;
+                if handled == 0 {
+                    break;
+                }
+            }
             let ledger = Ledger::new(&rig.counters(), 0);
             prop_assert_eq!((ledger.taken, ledger.worker_ended), (totals.delivered, totals.delivered));
             let sent = rig.counters()[Reason::SentResult as usize] + rig.counters()[Reason::SentHome as usize];

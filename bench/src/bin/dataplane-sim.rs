@@ -1,0 +1,348 @@
+//! `dataplane-sim`: what a policy does to a cluster, before it is deployed.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+use std::thread;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use dataplane_bench::sim::comparison::{Row, compare};
+use dataplane_bench::sim::{Egress, Estimates, Failure, Ingress, Pull, ReportMode, Reports, Scenario, Workload};
+use dataplane_common::load::{Forwarding, saturate};
+use dataplane_common::policy::PolicyKind;
+use dataplane_common::tuning::Tuning;
+use serde_json::Value;
+
+/// Simulates a cluster with the decision code of the dataplane: the same scenario and seeds give the same figures.
+#[derive(Parser)]
+#[command(version, max_term_width = 100)]
+struct Options {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Simulates one policy.
+    Run {
+        /// The policy.
+        #[arg(long, default_value = "ept-erl")]
+        policy: String,
+        #[command(flatten)]
+        cell: Cell,
+    },
+    /// Simulates several policies on the same packets.
+    Compare {
+        /// The policies, separated by commas; `all` = every one that can run on real nodes.
+        #[arg(long, default_value = "all")]
+        policies: String,
+        #[command(flatten)]
+        cell: Cell,
+    },
+}
+
+/// One cell of the comparison: the scenario, the settings of the policies, the seeds.
+#[derive(Args)]
+struct Cell {
+    /// Nodes.
+    #[arg(long, default_value_t = 8)]
+    nodes: usize,
+    /// Workers of each node.
+    #[arg(long, default_value_t = 1)]
+    workers: usize,
+    /// Speeds of the nodes, 1 = the reference node, separated by commas and repeated as often as needed.
+    #[arg(long, value_delimiter = ',')]
+    speeds: Vec<f64>,
+    /// Work that arrives, as a share of what the cluster can do.
+    #[arg(long, default_value_t = 0.8)]
+    load: f64,
+    /// Service times: exp, det, bi90, bi995, pareto, low-high.
+    #[arg(long, default_value = "low-high")]
+    workload: String,
+    /// Mean service time, µs.
+    #[arg(long, default_value_t = 10.0)]
+    service_us: f64,
+    /// Where packets arrive: uniform, zipf, bursts, skew:SHARE (of node 0), or weights separated by commas.
+    #[arg(long, default_value = "uniform")]
+    ingress: String,
+    /// Flows of each node.
+    #[arg(long, default_value_t = 64)]
+    flows: u32,
+    /// Popularity of flows: 1 = all alike, 2 = the first of n gets the part 1/√n.
+    #[arg(long, default_value_t = 1.0)]
+    flow_skew: f64,
+    /// Keys that packets are about, by Zipf's law; 0 = one for each flow.
+    #[arg(long, default_value_t = 0)]
+    keys: u32,
+    /// Parts of the classes 0, 1, … in the traffic, separated by commas.
+    #[arg(long, value_delimiter = ',', default_value = "1")]
+    classes: Vec<f64>,
+    /// Quality of the estimates: exact, kind (the mean of the kind), or the standard deviation of their logarithm.
+    #[arg(long, default_value = "exact")]
+    estimates: String,
+    /// CPU time of sending a packet to a peer, µs.
+    #[arg(long, default_value_t = 0.5)]
+    send_us: f64,
+    /// CPU time of receiving it, µs.
+    #[arg(long, default_value_t = 0.5)]
+    receive_us: f64,
+    /// Time on the wire, µs.
+    #[arg(long, default_value_t = 2.0)]
+    wire_us: f64,
+    /// Rate of the links, Gbit/s; 0 = no time for transmission.
+    #[arg(long, default_value_t = 0.0)]
+    gbps: f64,
+    /// Probability that a forwarded packet or its result is lost.
+    #[arg(long, default_value_t = 0.0)]
+    loss: f64,
+    /// Where results leave, and latency ends.
+    #[arg(long, value_enum, default_value_t = Leave::Direct)]
+    egress: Leave,
+    /// Time between two reports, µs.
+    #[arg(long, default_value_t = 100.0)]
+    report_us: f64,
+    /// When nodes report: periodic, on-finish, k-finish:PERCENT, threshold.
+    #[arg(long, default_value = "periodic")]
+    report_mode: String,
+    /// Least time between two reports of a node in the event modes, µs.
+    #[arg(long, default_value_t = 0.0)]
+    report_gap_us: f64,
+    /// Probability that a report does not reach a receiver.
+    #[arg(long, default_value_t = 0.0)]
+    report_loss: f64,
+    /// CPU time that each receiver spends on a report, µs.
+    #[arg(long, default_value_t = 0.0)]
+    report_receive_us: f64,
+    /// Only reports carry loads.
+    #[arg(long)]
+    no_piggyback: bool,
+    /// Whether idle workers ask other nodes for work.
+    #[arg(long, value_enum, default_value_t = Asks::ByPolicy)]
+    pull: Asks,
+    /// Packets that a node can hold, 0 = any number.
+    #[arg(long, default_value_t = 0)]
+    memory: u32,
+    /// A node stops, and comes back: NODE@MS or NODE@MS-MS; may be repeated.
+    #[arg(long = "fail", value_name = "NODE@MS[-MS]")]
+    failures: Vec<String>,
+    /// Redirects that cost more CPU than the packet are allowed.
+    #[arg(long)]
+    no_guard: bool,
+    /// A setting of the policies, NAME=VALUE; may be repeated.
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    settings: Vec<String>,
+    /// Packets of a run.
+    #[arg(long, default_value_t = 100_000)]
+    packets: u64,
+    /// Share of them that comes first and is not measured.
+    #[arg(long, default_value_t = 0.1)]
+    warm_up: f64,
+    /// Runs, each with a seed of its own.
+    #[arg(long, default_value_t = 5)]
+    seeds: u64,
+    /// Seed of the first run; the others follow.
+    #[arg(long, default_value_t = 1)]
+    first_seed: u64,
+    /// Runs at the same time.
+    #[arg(long, default_value_t = thread::available_parallelism().map_or(1, usize::from))]
+    jobs: usize,
+    /// Prints JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Leave {
+    /// At the node that computed them.
+    Direct,
+    /// At the node of arrival.
+    Ingress,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Asks {
+    /// When the policy lives on it.
+    ByPolicy,
+    /// Never.
+    Never,
+    /// Whatever the policy.
+    Always,
+}
+
+fn main() -> ExitCode {
+    let Options { command } = Options::parse();
+    let (policies, cell) = match &command {
+        Command::Run { policy, cell } => (policy_of(policy).map(|policy| vec![policy]), cell),
+        Command::Compare { policies, cell } => (policies_of(policies), cell),
+    };
+    match policies.and_then(|policies| cell.run(&policies)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The policies of a list of names; `all` = every one that can run on real nodes.
+fn policies_of(names: &str) -> Result<Vec<PolicyKind>> {
+    if names == "all" {
+        return Ok(PolicyKind::ALL.iter().copied().filter(|kind| kind.homes().has_worker()).collect());
+    }
+    names.split(',').map(policy_of).collect()
+}
+
+fn policy_of(name: &str) -> Result<PolicyKind> {
+    PolicyKind::from_name(name).with_context(|| {
+        let names: Vec<&str> = PolicyKind::ALL.iter().map(|kind| kind.name()).collect();
+        format!("no policy {name}; there are {}", names.join(", "))
+    })
+}
+
+/// Nanoseconds of so many microseconds.
+fn ns(us: f64, what: &str) -> Result<u32> {
+    ensure!((0.0..=4e6).contains(&us), "{what}: {us} µs is not between 0 and 4 s");
+    Ok(saturate((us * 1000.0).round() as u64))
+}
+
+/// A failure from NODE@MS or NODE@MS-MS.
+fn failure(text: &str) -> Result<Failure> {
+    let help = || format!("--fail {text} is not of the form NODE@MS or NODE@MS-MS");
+    let ms = |text: &str| text.parse::<f64>().map(|ms| (ms * 1e6) as u64).with_context(help);
+    let (node, times) = text.split_once('@').with_context(help)?;
+    let (at, until) = times.split_once('-').map_or((times, None), |(at, until)| (at, Some(until)));
+    let node = node.parse().with_context(help)?;
+    Ok(Failure { node, at_ns: ms(at)?, until_ns: until.map(ms).transpose()? })
+}
+
+impl Cell {
+    fn scenario(&self) -> Result<Scenario> {
+        let bytes_ns = if self.gbps > 0.0 { 8.0 / self.gbps } else { 0.0 };
+        let wire_ns = ns(self.wire_us, "--wire-us")?;
+        let scenario = Scenario {
+            nodes: self.nodes,
+            workers: self.workers,
+            speeds_milli: self.speeds.iter().map(|speed| (speed * 1000.0).round() as u32).collect(),
+            load: self.load,
+            workload: self.workload()?,
+            mean_service_ns: self.service_us * 1000.0,
+            ingress: self.ingress()?,
+            flows: self.flows,
+            flow_skew: self.flow_skew,
+            keys: self.keys,
+            classes: self.classes.clone(),
+            estimates: self.estimates()?,
+            memory_packets: self.memory,
+            guard: !self.no_guard,
+            forwarding: Forwarding {
+                send_ns: ns(self.send_us, "--send-us")?,
+                receive_ns: ns(self.receive_us, "--receive-us")?,
+                wire_ns,
+                wire_ns_per_byte_q16: saturate((bytes_ns * 65536.0).round() as u64),
+            },
+            loss: self.loss,
+            egress: match self.egress {
+                Leave::Direct => Egress::Direct,
+                Leave::Ingress => Egress::Ingress,
+            },
+            reports: Reports {
+                mode: self.report_mode()?,
+                interval_ns: ns(self.report_us, "--report-us")?.into(),
+                gap_ns: ns(self.report_gap_us, "--report-gap-us")?.into(),
+                delay_ns: wire_ns.into(),
+                loss: self.report_loss,
+                receive_ns: ns(self.report_receive_us, "--report-receive-us")?,
+                piggyback: !self.no_piggyback,
+            },
+            pull: match self.pull {
+                Asks::ByPolicy => Pull::ByPolicy,
+                Asks::Never => Pull::Never,
+                Asks::Always => Pull::Always,
+            },
+            failures: self.failures.iter().map(|text| failure(text)).collect::<Result<_>>()?,
+            packets: self.packets,
+            warm_up: (self.packets as f64 * self.warm_up) as u64,
+            ..Scenario::default()
+        };
+        scenario.check()?;
+        ensure!(self.seeds > 0, "no seeds: nothing to run");
+        Ok(scenario)
+    }
+
+    fn workload(&self) -> Result<Workload> {
+        let names = Workload::ALL.map(Workload::name).join(", ");
+        Workload::from_name(&self.workload).with_context(|| format!("no workload {}; there are {names}", self.workload))
+    }
+
+    fn ingress(&self) -> Result<Ingress> {
+        let text = self.ingress.as_str();
+        if let Some(share) = text.strip_prefix("skew:") {
+            return Ok(Ingress::Skewed(share.parse().with_context(|| format!("share of node 0 in --ingress {text}"))?));
+        }
+        Ok(match text {
+            "uniform" => Ingress::Uniform,
+            "zipf" => Ingress::Zipf,
+            "bursts" => Ingress::Bursts,
+            weights => {
+                let weights = weights.split(',').map(str::parse).collect::<Result<Vec<f64>, _>>();
+                let help = "uniform, zipf, bursts, skew:SHARE, or weights separated by commas";
+                Ingress::Weights(weights.with_context(|| format!("--ingress {text} is none of: {help}"))?)
+            }
+        })
+    }
+
+    fn estimates(&self) -> Result<Estimates> {
+        Ok(match self.estimates.as_str() {
+            "exact" => Estimates::Exact,
+            "kind" => Estimates::KindMean,
+            sigma => {
+                let help = || format!("--estimates {sigma} is none of: exact, kind, a number");
+                Estimates::LogSigma(sigma.parse().with_context(help)?)
+            }
+        })
+    }
+
+    fn report_mode(&self) -> Result<ReportMode> {
+        if let Some(percent) = self.report_mode.strip_prefix("k-finish:") {
+            let percent: f64 = percent.parse().context("percentage in --report-mode k-finish:PERCENT")?;
+            ensure!(percent > 0.0 && percent <= 100.0, "--report-mode k-finish:{percent}: more than 0, at most 100");
+            return Ok(ReportMode::KFinish((percent * 10.0).round() as u32));
+        }
+        Ok(match self.report_mode.as_str() {
+            "periodic" => ReportMode::Periodic,
+            "on-finish" => ReportMode::OnFinish,
+            "threshold" => ReportMode::Threshold,
+            other => bail!("no report mode {other}; there are periodic, on-finish, k-finish:PERCENT, threshold"),
+        })
+    }
+
+    fn tuning(&self) -> Result<Tuning> {
+        let mut tuning = Tuning::DEFAULT;
+        for setting in &self.settings {
+            let (name, value) = setting.split_once('=').with_context(|| format!("--set {setting}: NAME=VALUE"))?;
+            let names = || Tuning::ALL.iter().map(|setting| setting.name).collect::<Vec<_>>().join(", ");
+            let about = Tuning::ALL.iter().find(|about| about.name == name);
+            let about = about.with_context(|| format!("no setting {name}; there are {}", names()))?;
+            let number: u32 = value.parse().with_context(|| format!("--set {setting}: a whole number"))?;
+            let bounds = about.least..=about.most;
+            ensure!(bounds.contains(&number), "--set {setting}: {} to {}", about.least, about.most);
+            if let Some(place) = tuning.get_mut(name) {
+                *place = number;
+            }
+        }
+        Ok(tuning)
+    }
+
+    fn run(&self, policies: &[PolicyKind]) -> Result<()> {
+        let seeds: Vec<u64> = (0..self.seeds).map(|run| self.first_seed.wrapping_add(run)).collect();
+        let rows = compare(&self.scenario()?, policies, &self.tuning()?, &seeds, self.jobs)?;
+        if self.json {
+            let rows: Vec<Value> = rows.iter().map(Row::json).collect();
+            println!("{}", serde_json::to_string_pretty(&rows)?);
+        } else {
+            println!("{}", Row::head());
+            rows.iter().for_each(|row| println!("{}", row.text()));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,115 @@
+//! Whatever is written reads back as the same.
+
+use dataplane_common::policy::Needs;
+
+use super::*;
+
+/// True for a policy that runs without workers that pull.
+fn can_run(kind: PolicyKind) -> bool {
+    kind.homes().has_xdp() && !kind.needs().has(Needs::PROBES) && !kind.needs().has(Needs::PULL)
+}
+
+/// Settings within their bounds, chosen by a number each, and in order where one may not be above another.
+fn tuning(numbers: &[u32]) -> Tuning {
+    let mut tuning = Tuning::DEFAULT;
+    for (setting, number) in Tuning::ALL.iter().zip(numbers) {
+        let span = setting.most - setting.least;
+        settings::set(&mut tuning, setting, setting.least + number % span.saturating_add(1).max(1));
+    }
+    tuning.recovery_milli = tuning.recovery_milli.min(tuning.threshold_milli);
+    tuning.busy_milli = tuning.busy_milli.min(tuning.full_milli);
+    tuning.calm_milli = tuning.calm_milli.min(tuning.flood_milli);
+    tuning
+}
+
+/// Any configuration that [`Config::parse`] may return.
+fn any_config() -> impl Strategy<Value = Config> {
+    let mode = prop::sample::select(vec![Mode::Native, Mode::Auto]);
+    let zero_copy = prop::sample::select(vec![ZeroCopy::Auto, ZeroCopy::On, ZeroCopy::Off]);
+    let interface = (mode, zero_copy);
+    let ns = 0..=1_000_000_000u32;
+    let workers =
+        (prop::collection::btree_set(0..1024u32, 1..=64), 8..=16u32, any::<bool>(), ns.clone(), any::<bool>());
+    let usable: Vec<_> = PolicyKind::ALL.iter().copied().filter(|kind| can_run(*kind)).collect();
+    let kind = prop::sample::select(usable);
+    let policy = (kind.clone(), ns.clone(), any::<bool>(), prop::collection::vec(any::<u32>(), Tuning::ALL.len()));
+    let forwarding = (ns.clone(), ns.clone(), ns, 1_000_000..=1_000_000_000_000u64);
+    let interval = 10_000..=1_000_000_000u32;
+    let mode = prop::sample::select(ReportMode::NAMES.to_vec());
+    let reports = (interval.clone(), interval.clone(), mode, 1..=100u32, interval, any::<bool>());
+    let order = prop::sample::select(Order::NAMES.to_vec());
+    let function = (1_000..=1_000_000_000u32, kind, order);
+    let functions = prop::collection::btree_map(0..KNOWN.len(), function, 1..=KNOWN.len());
+    let peers = prop::collection::btree_map(1..4096u16, 0..8usize, 0..20);
+    (
+        prop::collection::vec(interface, 1..=8),
+        peers,
+        workers,
+        policy,
+        forwarding,
+        reports,
+        (1..=u16::MAX, any::<bool>()),
+        functions,
+    )
+        .prop_map(|(interfaces, peers, workers, policy, forwarding, reports, active, functions)| {
+            let interface = |kind: &str, n: usize| {
+                let (mode, zero_copy) = interfaces[n % interfaces.len()];
+                Interface { name: format!("{kind}\"\\{n}"), mode, zero_copy }
+            };
+            let peers: Vec<_> = peers
+                .into_iter()
+                .map(|(id, link)| {
+                    let [high, low] = id.to_be_bytes();
+                    let link = format!("l\"\\{link}");
+                    Peer { name: format!("n{id}"), id, link, mac: [2, 0, 0xab, 0, high, low] }
+                })
+                .collect();
+            Config {
+                node: Node { name: "self-0".to_owned(), id: 0 },
+                ports: (0..interfaces.len()).map(|n| interface("p", n)).collect(),
+                links: (0..8)
+                    .map(|n| interface("l", n))
+                    .filter(|link| peers.iter().any(|peer| peer.link == link.name))
+                    .collect(),
+                peers,
+                workers: Workers {
+                    cpus: workers.0.into_iter().rev().collect(),
+                    frames: 1 << workers.1,
+                    frame_size: if workers.2 { 4096 } else { 2048 },
+                    spin_ns: workers.3,
+                    pull: workers.4,
+                },
+                policy: Policy { kind: policy.0, margin_ns: policy.1, thesis: policy.2, tuning: tuning(&policy.3) },
+                forwarding: Forwarding {
+                    send_ns: forwarding.0,
+                    receive_ns: forwarding.1,
+                    wire_ns: forwarding.2,
+                    bandwidth_bits: forwarding.3,
+                },
+                reports: Reports {
+                    mode: reports.2.1,
+                    interval_ns: reports.0.min(reports.1),
+                    idle_interval_ns: reports.0.max(reports.1),
+                    finish_share: reports.3,
+                    min_gap_ns: reports.4,
+                    piggyback: reports.5,
+                },
+                active: Active { udp_port: active.0, verify_udp_checksum: active.1 },
+                functions: functions
+                    .into_iter()
+                    .map(|(n, (limit_ns, policy, (_, order)))| {
+                        let type_id = 0x4000 + n as u16;
+                        FunctionConfig { name: KNOWN[n].name, type_id, limit_ns, policy, order }
+                    })
+                    .collect(),
+            }
+        })
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_reads_back_as_the_same(config in any_config()) {
+        let text = config.to_toml();
+        prop_assert_eq!(parse(&text), Ok(config), "{}", text);
+    }
+}

@@ -1,0 +1,398 @@
+//! A worker: one pinned thread, one UMEM, one socket on its queue of every interface.
+//!
+//! [`Worker::step`] handles what has arrived and returns; it neither waits, allocates, locks nor logs. [`Worker::run`]
+//! repeats it, spins a little when there is nothing, and then sleeps in `poll(2)`.
+//!
+//! ```text
+//! rx ring ─► metadata ─► settle the account ─► queue ─► validate, compute, turn round ─► discharge ─► tx ring of the same socket
+//!                          (account.rs)     (order.rs)     (serve.rs, process.rs)         observe
+//! ```
+//!
+//! Results of ordered flows leave in the order of their packets (ending.rs). In order of arrival there is no queue: packets are served as they are taken.
+
+mod account;
+mod ending;
+mod order;
+mod serve;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Acquire;
+use std::time::Duration;
+
+use dataplane_common::estimate::Estimator;
+use dataplane_common::maps::{MAX_INTERFACES, function_slot, socket_slot};
+use dataplane_common::meta::{METADATA_BYTES, Metadata, Origin};
+use dataplane_common::reason::Reason;
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use crate::functions::Builtin;
+use crate::maps::Tables;
+use crate::maps::tables::add_own;
+use crate::port::Port;
+use crate::process::Checks;
+use crate::queue::Queue;
+use crate::resequence::Resequencer;
+use crate::samples::{Exchange, Samples};
+use crate::xsk::{Batch, Frame, Umem};
+use account::Due;
+use ending::Ending;
+use serve::{Function, Outcome};
+
+/// Frames taken from a socket at once.
+const BATCH: usize = 64;
+/// A result that took longer than this to compute is sent at once; shorter ones wait for the end of their batch, because
+/// a kick costs about as much.
+const SEND_AT_ONCE_NS: u32 = 2_000;
+/// How often a full transmit ring is kicked before its results are dropped.
+const TRANSMIT_TRIES: usize = 16;
+/// How often a worker looks at what the kernel dropped, and for charges whose frames never came.
+const HOUSEKEEPING: Duration = Duration::from_millis(50);
+/// Longest sleep; bounds how late a stop is seen.
+const SLEEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
+/// As [`SLEEP`], while results are held.
+const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000 };
+
+/// Who a worker is and how it behaves.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Index of the worker, and the queue it serves.
+    pub worker: u32,
+    /// This node's id.
+    pub node: u16,
+    /// Boot epoch of the node.
+    pub epoch: u32,
+    /// What is verified.
+    pub checks: Checks,
+    /// How long to spin before sleeping.
+    pub spin: Duration,
+    /// Order of service: [`FIFO`](dataplane_common::tuning::FIFO), [`SHORTEST`](dataplane_common::tuning::SHORTEST) or
+    /// [`CLASS`](dataplane_common::tuning::CLASS).
+    pub discipline: u32,
+    /// How long a result waits for one before it in its flow, before that is given up.
+    pub patience: Duration,
+}
+
+/// Whether an interface leads outside or to peers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InterfaceKind {
+    /// Packets arrive here and results leave here.
+    Port,
+    /// Forwarded packets arrive here and results go back here.
+    Link,
+}
+
+/// One socket of a worker and the account of what was charged through it.
+#[derive(Debug)]
+struct Socket<P> {
+    port: P,
+    kind: InterfaceKind,
+    slot: u32,
+    /// Position and sequence up to which charges are settled (taken, or found lost).
+    position_ns: u64,
+    sequence: u32,
+    /// Position seen at the last look at an empty ring.
+    idle_position: Option<u64>,
+    /// Results on their way to the transmit ring.
+    outgoing: Batch,
+}
+
+/// A packet taken from its ring, its socket's account settled with it.
+#[derive(Debug)]
+struct Taken {
+    frame: Frame,
+    metadata: Metadata,
+    due: Due,
+    /// The socket it came by.
+    socket: usize,
+}
+
+/// See the module.
+pub struct Worker<P> {
+    settings: Settings,
+    umem: Umem,
+    sockets: Vec<Socket<P>>,
+    functions: Vec<Function>,
+    tables: Arc<Tables>,
+    exchange: Arc<Exchange>,
+    samples: Samples,
+    incoming: Batch,
+    /// What has been taken and waits; none in order of arrival.
+    queue: Option<Queue<Taken>>,
+    /// Results that wait for others of their flow.
+    held: Resequencer<Ending>,
+    clock: quanta::Clock,
+    results: u32,
+    stop: Arc<AtomicBool>,
+    last_housekeeping: quanta::Instant,
+}
+
+impl<P: Port> Worker<P> {
+    /// A worker without sockets. `functions` are the node's, by function index; `samples` one empty set each.
+    pub fn new(
+        settings: Settings,
+        umem: Umem,
+        functions: &[Builtin],
+        tables: Arc<Tables>,
+        exchange: Arc<Exchange>,
+        samples: Samples,
+    ) -> Self {
+        let functions = (0..)
+            .zip(functions)
+            .map(|(index, builtin)| Function {
+                builtin: *builtin,
+                estimator: Estimator::new(builtin.prior()),
+                slot: function_slot(index, settings.worker),
+            })
+            .collect();
+        let clock = quanta::Clock::new();
+        let last_housekeeping = clock.now();
+        let queue = order::queue(settings.discipline, umem.frames());
+        // Most of the memory stays for packets that arrive.
+        let places = u16::try_from(umem.frames() / 4).unwrap_or(u16::MAX);
+        let held = Resequencer::new(places, settings.patience.as_nanos() as u64);
+        Self {
+            settings,
+            umem,
+            sockets: Vec::with_capacity(MAX_INTERFACES),
+            functions,
+            tables,
+            exchange,
+            samples,
+            incoming: Batch::new(BATCH),
+            queue,
+            held,
+            clock,
+            results: 0,
+            stop: Arc::default(),
+            last_housekeeping,
+        }
+    }
+
+    /// Adds the socket of interface `interface` (the node's index). Call before the first step.
+    pub fn add_socket(&mut self, interface: u32, kind: InterfaceKind, port: P) {
+        let slot = socket_slot(interface, self.settings.worker);
+        let outgoing = Batch::new(BATCH);
+        let mut socket = Socket { port, kind, slot, position_ns: 0, sequence: 0, idle_position: None, outgoing };
+        socket.port.recycle(&mut self.umem);
+        self.sockets.push(socket);
+    }
+
+    /// Has the worker stop when `flag` is set: what it has received by then is dropped under a name, not computed.
+    pub fn stop_on(&mut self, flag: Arc<AtomicBool>) {
+        self.stop = flag;
+    }
+
+    /// Index of the worker.
+    pub fn index(&self) -> u32 {
+        self.settings.worker
+    }
+
+    /// The worker's packet memory, to open sockets on.
+    pub fn umem_mut(&mut self) -> &mut Umem {
+        &mut self.umem
+    }
+
+    /// The worker's packet memory.
+    pub fn umem(&self) -> &Umem {
+        &self.umem
+    }
+
+    /// Handles what has arrived; returns the number of packets it is done with. Zero means that none is left.
+    pub fn step(&mut self) -> usize {
+        let mut handled = if self.queue.is_some() { self.step_by_rank() } else { self.step_by_arrival() };
+        if !self.held.is_empty() {
+            handled += self.release_held(monotonic_ns());
+        }
+        // What came by one socket may have to leave by another.
+        self.flush_all();
+        self.exchange.swap(&mut self.samples);
+        if self.last_housekeeping.elapsed() >= HOUSEKEEPING {
+            handled += self.housekeep();
+        }
+        self.show_memory();
+        handled
+    }
+
+    /// Serves a batch of every socket.
+    fn step_by_arrival(&mut self) -> usize {
+        let mut handled = 0;
+        for index in 0..self.sockets.len() {
+            handled += self.receive(index);
+            self.flush(index);
+            self.sockets[index].port.recycle(&mut self.umem);
+        }
+        handled
+    }
+
+    /// Steps until the flag of [`Worker::stop_on`] is set and nothing is left.
+    pub fn run(&mut self) {
+        let mut idle_since: Option<quanta::Instant> = None;
+        loop {
+            // Read before the step: what arrived before the stop is handled by the step after it.
+            let stopping = self.stop.load(Acquire);
+            if self.step() > 0 {
+                idle_since = None;
+                continue;
+            }
+            if stopping {
+                if self.housekeep() == 0 {
+                    // Whatever is still missing will not come through this worker any more.
+                    self.release_held(u64::MAX);
+                    self.flush_all();
+                    return;
+                }
+                continue;
+            }
+            let since = *idle_since.get_or_insert_with(|| self.clock.now());
+            if since.elapsed() < self.settings.spin {
+                std::hint::spin_loop();
+            } else {
+                self.sleep();
+            }
+        }
+    }
+
+    fn sleep(&self) {
+        let mut fds = self.sockets.iter().filter_map(|socket| socket.port.poll_fd());
+        let Some(first) = fds.next() else { return };
+        // `poll` wants an array; entries beyond the last socket watch the first one for nothing.
+        let mut count = 1;
+        let mut polled: [PollFd<'_>; MAX_INTERFACES] = std::array::from_fn(|index| {
+            if index == 0 {
+                return PollFd::from_borrowed_fd(first, PollFlags::IN);
+            }
+            match fds.next() {
+                Some(fd) => {
+                    count += 1;
+                    PollFd::from_borrowed_fd(fd, PollFlags::IN)
+                }
+                None => PollFd::from_borrowed_fd(first, PollFlags::empty()),
+            }
+        });
+        // The turn of a held result comes by another thread's or the XDP program's doing, which wakes nobody.
+        let longest = if self.held.is_empty() { &SLEEP } else { &NAP };
+        // A failed or interrupted poll only means that the next step comes early.
+        let _ = rustix::event::poll(&mut polled[..count], Some(longest));
+    }
+
+    fn count(&self, reason: Reason) {
+        add_own(self.tables.count(self.settings.worker, reason), 1);
+    }
+
+    /// Takes a batch of a socket: each packet is served, or waits if there is a queue. Returns the number of packets.
+    fn receive(&mut self, index: usize) -> usize {
+        let received = self.sockets[index].port.receive(&mut self.umem, &mut self.incoming);
+        if received == 0 {
+            return 0;
+        }
+        let now_ns = if self.queue.is_some() { monotonic_ns() } else { 0 };
+        while let Some(frame) = self.incoming.pop() {
+            let Some(taken) = self.take(index, frame) else { continue };
+            if let Some(taken) = self.enqueue(taken, now_ns) {
+                self.serve(taken);
+            }
+        }
+        received
+    }
+
+    /// Reads the metadata of a frame, counts it and settles its socket's account. A frame without metadata ends here.
+    #[inline]
+    fn take(&mut self, socket: usize, frame: Frame) -> Option<Taken> {
+        let metadata = self
+            .umem
+            .metadata(&frame, METADATA_BYTES)
+            .and_then(<[u8]>::first_chunk::<METADATA_BYTES>)
+            .and_then(Metadata::parse);
+        let Some(metadata) = metadata else {
+            self.count(Reason::SeenLocal);
+            self.count(Reason::DropMetadata);
+            self.umem.release(frame);
+            return None;
+        };
+        self.count(match metadata.origin {
+            Origin::Port => Reason::SeenLocal,
+            Origin::Peer => Reason::SeenForwarded,
+            Origin::Result => Reason::SeenResult,
+        });
+        let due = self.settle(socket, &metadata);
+        Some(Taken { frame, metadata, due, socket })
+    }
+
+    /// Serves one packet and discharges it; returns how long its function took, ns.
+    #[inline]
+    fn serve(&mut self, taken: Taken) -> u32 {
+        let Taken { frame, metadata, due, socket } = taken;
+        if metadata.origin == Origin::Result {
+            self.end_service(due);
+            self.take_result(frame, &metadata);
+            return 0;
+        }
+        self.begin_service(metadata.charged_ns);
+        let (outcome, took_ns) = self.compute(frame, &metadata);
+        self.end_service(due);
+        match outcome {
+            Outcome::Drop(frame, reason) => {
+                self.count(reason);
+                self.umem.release(frame);
+                self.finish(&metadata, None);
+            }
+            Outcome::Send(frame) => self.finish(&metadata, Some((socket, frame))),
+        }
+        if took_ns >= SEND_AT_ONCE_NS {
+            self.flush(socket);
+        }
+        took_ns
+    }
+
+    /// Puts a packet among those on their way to a socket's transmit ring.
+    fn send(&mut self, index: usize, frame: Frame) {
+        let Err(full) = self.sockets[index].outgoing.push(frame) else { return };
+        self.flush(index);
+        if let Err(full) = self.sockets[index].outgoing.push(full.0) {
+            self.count(Reason::DropTxFull);
+            self.umem.release(full.0);
+        }
+    }
+
+    /// Gives the results to the socket and has the kernel send them.
+    fn flush(&mut self, index: usize) {
+        let socket = &mut self.sockets[index];
+        if socket.outgoing.is_empty() {
+            return;
+        }
+        let mut sent = 0;
+        for _ in 0..TRANSMIT_TRIES {
+            sent += socket.port.transmit(&mut self.umem, &mut socket.outgoing);
+            socket.port.kick();
+            if socket.outgoing.is_empty() {
+                break;
+            }
+            socket.port.recycle(&mut self.umem);
+        }
+        let worker = self.settings.worker;
+        let sent_as = if socket.kind == InterfaceKind::Port { Reason::SentResult } else { Reason::SentHome };
+        add_own(self.tables.count(worker, sent_as), sent as u64);
+        let left = socket.outgoing.len() as u64;
+        if left > 0 {
+            add_own(self.tables.count(worker, Reason::DropTxFull), left);
+            socket.outgoing.release_all(&mut self.umem);
+        }
+    }
+
+    /// As [`Worker::flush`], for every socket.
+    fn flush_all(&mut self) {
+        for index in 0..self.sockets.len() {
+            self.flush(index);
+        }
+    }
+}
+
+/// Now, ns of the monotonic clock: the clock of `bpf_ktime_get_ns`.
+pub fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests;

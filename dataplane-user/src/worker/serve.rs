@@ -1,0 +1,132 @@
+//! What a worker does with one packet: computes it, measures it and gives the result its header.
+
+use std::mem::offset_of;
+use std::sync::atomic::Ordering::Relaxed;
+
+use dataplane_common::estimate::Estimator;
+use dataplane_common::load::{Received, saturate};
+use dataplane_common::maps::{FunctionRow, LoadRow, WorkerRow};
+use dataplane_common::meta::{Metadata, Origin};
+use dataplane_common::reason::Reason;
+use dataplane_common::wire::ip::ETHERNET_BYTES;
+use dataplane_common::wire::link::{Carried, Header, Kind, OVERHEAD_BYTES};
+
+use super::{Worker, monotonic_ns};
+use crate::functions::Builtin;
+use crate::maps::tables::{add_own, set};
+use crate::port::Port;
+use crate::process;
+use crate::xsk::Frame;
+
+/// A function of the node as the worker runs it.
+pub(super) struct Function {
+    pub(super) builtin: Builtin,
+    pub(super) estimator: Estimator,
+    /// Its row in `FUNCTIONS`.
+    pub(super) slot: u32,
+}
+
+/// What becomes of a frame.
+pub(super) enum Outcome {
+    Send(Frame),
+    Drop(Frame, Reason),
+}
+
+impl<P: Port> Worker<P> {
+    /// Computes one packet; returns what becomes of it and how long the function took, ns.
+    pub(super) fn compute(&mut self, mut frame: Frame, metadata: &Metadata) -> (Outcome, u32) {
+        if self.stop.load(Relaxed) {
+            return (Outcome::Drop(frame, Reason::DropStopping), 0);
+        }
+        let Some(function) = self.functions.get_mut(usize::from(metadata.function)) else {
+            return (Outcome::Drop(frame, Reason::DropMetadata), 0);
+        };
+        let bytes = self.umem.bytes_mut(&mut frame);
+        let (outer, inner) = match metadata.origin {
+            Origin::Port => (None, bytes),
+            Origin::Peer => match open_forward(bytes) {
+                Some((header, inner)) => (Some(header), inner),
+                None => return (Outcome::Drop(frame, Reason::DropMetadata), 0),
+            },
+            Origin::Result => return (Outcome::Drop(frame, Reason::DropMetadata), 0),
+        };
+        let active = match process::validate(inner, function.builtin, self.settings.checks) {
+            Ok(active) => active,
+            Err(reason) => return (Outcome::Drop(frame, reason), 0),
+        };
+        let units = function.builtin.units().of(&active.anep).unwrap_or(0);
+        // XDP has judged this for the node's own ports; what a peer forwards is judged here, whatever the peer charged.
+        let row = self.tables.functions.row(function.slot);
+        let limit_ns = row.word(offset_of!(FunctionRow, limit_ns)).load(Relaxed) as u32;
+        if metadata.origin == Origin::Peer && limit_ns > 0 && function.builtin.prior().ns(units) > limit_ns {
+            return (Outcome::Drop(frame, Reason::DropForwardLimit), 0);
+        }
+        let start = self.clock.raw();
+        process::compute(inner, &active, function.builtin);
+        let took = self.clock.delta_as_nanos(start, self.clock.raw());
+        process::turn_round(inner, &active);
+        let took_ns = u32::try_from(took).unwrap_or(u32::MAX);
+        if let Some(header) = outer {
+            let len = OVERHEAD_BYTES + usize::from(header.length);
+            let result = self.result_header(&header, metadata, took_ns);
+            address_result(self.umem.bytes_mut(&mut frame), &result);
+            // What lies behind is Ethernet padding. A frame only gets shorter here, so this cannot fail.
+            let _ = frame.set_len(len);
+        }
+        self.functions[usize::from(metadata.function)].estimator.observe(units, took_ns);
+        self.publish(usize::from(metadata.function), metadata.charged_ns, took_ns);
+        (Outcome::Send(frame), took_ns)
+    }
+
+    /// The header under which the result of `forward` goes home, with this node's load.
+    fn result_header(&mut self, forward: &Header, metadata: &Metadata, took_ns: u32) -> Header {
+        self.results = self.results.wrapping_add(1);
+        let now_ns = monotonic_ns();
+        let here = self.tables.worker_load(self.settings.worker).here(now_ns);
+        let home = self.tables.load.row(u32::from(forward.source));
+        let received = Received::from_word(home.word(offset_of!(LoadRow, received_ns)).load(Relaxed));
+        Header {
+            kind: Kind::Result,
+            source: self.settings.node,
+            destination: forward.source,
+            epoch: self.settings.epoch,
+            sequence: self.results,
+            position_ns: took_ns,
+            load: Carried {
+                stamp_us: (now_ns >> 10) as u32,
+                backlog_ns: here.backlog_ns,
+                received_ns: received.position_ns,
+                received_epoch: received.epoch as u16,
+                queued: Carried::queued_of(here.queued_milli),
+            },
+            spent_ns: saturate(now_ns.saturating_sub(metadata.arrival_ns(now_ns))),
+            ..*forward
+        }
+    }
+
+    /// Shows a measurement to deciders, `status` and the control thread.
+    fn publish(&mut self, function: usize, charged_ns: u32, took_ns: u32) {
+        let row = self.tables.functions.row(self.functions[function].slot);
+        set(row, offset_of!(FunctionRow, a_ns), self.functions[function].estimator.cost().to_word());
+        add_own(row.word(offset_of!(FunctionRow, samples)), 1);
+        add_own(row.word(offset_of!(FunctionRow, predicted_ns)), u64::from(charged_ns));
+        add_own(row.word(offset_of!(FunctionRow, measured_ns)), u64::from(took_ns));
+        let worker = self.tables.workers.row(self.settings.worker);
+        add_own(worker.word(offset_of!(WorkerRow, busy_ns)), u64::from(took_ns));
+        self.samples[function].record(charged_ns, took_ns);
+    }
+}
+
+/// The header of a forwarded packet and the frame behind it; `None` when they contradict each other.
+fn open_forward(bytes: &mut [u8]) -> Option<(Header, &mut [u8])> {
+    let header = Header::parse(&*bytes, ETHERNET_BYTES).ok()?;
+    let inner = bytes.get_mut(OVERHEAD_BYTES..OVERHEAD_BYTES + usize::from(header.length))?;
+    (header.kind == Kind::Forward).then_some((header, inner))
+}
+
+/// Addresses a computed packet to the node it came from.
+fn address_result(bytes: &mut [u8], result: &Header) {
+    let (to, from) = bytes.split_at_mut(6);
+    to.swap_with_slice(&mut from[..6]);
+    bytes[ETHERNET_BYTES..OVERHEAD_BYTES].copy_from_slice(&result.emit());
+}
