@@ -321,7 +321,7 @@ pub enum Order {
 }
 
 /// Order of a function for which the file gives none.
-pub const DEFAULT_ORDER: Order = Order::Flow;
+pub const DEFAULT_ORDER: Order = Order::None;
 
 impl Order {
     /// Every order with its name in the file.

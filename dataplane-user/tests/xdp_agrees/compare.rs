@@ -191,7 +191,7 @@ fn compare(
         words.push((place, word));
         word
     };
-    let mut next = |flow| add(Place::flow(flow, offset_of!(FlowRow, issued)), 1) as u32 - 1;
+    let mut next = |flow| (add(Place::flow(flow, offset_of!(FlowRow, issued)), 1) as u32).wrapping_sub(1);
     match &expected.end {
         End::Left(left) => verdict = *left,
         End::Queued(record, number) => {

@@ -457,7 +457,7 @@ fn number(case: &Case, numbered: Numbered, words: &mut Words) -> (u16, u32) {
         Numbered::Given(slot, number) => (slot, number),
         Numbered::Next => {
             let slot = flow_of(&case.frame);
-            (slot, words.add(Place::flow(slot, offset_of!(FlowRow, issued)), 1) as u32 - 1)
+            (slot, (words.add(Place::flow(slot, offset_of!(FlowRow, issued)), 1) as u32).wrapping_sub(1))
         }
     }
 }
