@@ -34,6 +34,7 @@ pub mod ledger;
 pub mod load;
 pub mod maps;
 pub mod meta;
+pub mod order;
 pub mod packet;
 pub mod plan;
 pub mod policy;

@@ -385,7 +385,7 @@ pub struct SlotRow {
 pub struct FlowRow {
     /// Numbers given out. Atomic add of the XDP programs.
     pub issued: u64,
-    /// Number of the next result to leave. Written by whoever sends that result.
+    /// Number of the next result to leave ([`crate::order::Released`]). Written by whoever sends that result.
     pub released: u64,
 }
 

@@ -116,14 +116,15 @@ reasons! {
     DropReportOld, Link, Drop, "drop_report_old", "Report older than one already taken.";
     ReportTaken, Link, Consume, "report_taken", "Load reports taken.";
     ForwardQueued, Link, Queue, "forward_queued", "Forwarded packets given to this node's worker.";
-    ResultQueued, Link, Queue, "result_queued", "Results that came back before their turn, given to this node's worker to hold.";
+    ResultQueued, Link, Queue, "result_queued", "Results, and marks of packets without one, that came back before their turn, given to this node's worker to hold.";
     ResultReturned, Link, Send, "result_returned", "Results given to the device of the port their packet arrived at.";
+    MarkTaken, Link, Consume, "mark_taken", "Word of peers that a packet of an ordered flow was dropped there and nothing will come back.";
     NotePiggyback, Link, Note, "note_piggyback", "Forwards and results whose load was newer than the one known, and was taken.";
     NoteLate, Link, Note, "note_late_result", "Results sent on after one that arrived after them: their turn had been given up.";
 
     SeenLocal, Worker, Seen, "worker_local", "Packets of this node's ports taken by a worker.";
     SeenForwarded, Worker, Seen, "worker_forwarded", "Packets of other nodes taken by a worker.";
-    SeenResult, Worker, Seen, "worker_result", "Results of other nodes that came before their turn, taken by a worker.";
+    SeenResult, Worker, Seen, "worker_result", "Results and marks of other nodes that came before their turn, taken by a worker.";
     DropMetadata, Worker, Drop, "drop_metadata", "Frame without valid metadata of the XDP program, or a forwarded one that holds no active packet.";
     DropUdpChecksum, Worker, Drop, "drop_udp_checksum", "UDP checksum wrong, zero over IPv6, or of a datagram that is not whole.";
     DropAnepChecksum, Worker, Drop, "drop_anep_checksum", "ANEP integrity checksum wrong.";
@@ -132,7 +133,9 @@ reasons! {
     DropStopping, Worker, Drop, "drop_stopping", "Not computed: the node is stopping.";
     DropTxFull, Worker, Drop, "drop_tx_full", "The transmit ring stayed full.";
     SentResult, Worker, Send, "sent_result", "Results sent out of the port they arrived at.";
+    MarkEnded, Worker, Consume, "mark_ended", "As mark_taken, but before the packet's turn in its flow.";
     NoteOutOfOrder, Worker, Note, "note_out_of_order", "Results sent out of the order of their flow: one before them did not come in time, or came when it had been given up, or there was no room to hold them.";
+    NoteMarkSent, Worker, Note, "note_mark_sent", "Dropped forwarded packets of which the node of arrival was told, because results of their flow wait for each other there.";
     SentHome, Worker, Send, "sent_home", "Results sent back to the node of arrival.";
 
     ReportSent, Control, Send, "report_sent", "Load reports sent, one for each peer.";

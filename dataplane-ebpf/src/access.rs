@@ -6,7 +6,7 @@ use core::intrinsics::{AtomicOrdering, atomic_cxchg, atomic_xadd};
 use core::mem::offset_of;
 use core::ptr::{addr_of, addr_of_mut, read_volatile, write_volatile};
 
-use aya_ebpf::helpers::generated::bpf_loop;
+use aya_ebpf::helpers::generated::{bpf_get_smp_processor_id, bpf_loop};
 use aya_ebpf::programs::XdpContext;
 use dataplane_common::classify::Active;
 use dataplane_common::decay::Rate;
@@ -16,6 +16,7 @@ use dataplane_common::load::{
     saturate,
 };
 use dataplane_common::maps::{FunctionRow, LoadRow, MAX_WORKERS, Params, SignalsRow, function_slot};
+use dataplane_common::order::{Place, Released};
 use dataplane_common::packet::{MAX_OFFSET, Packet};
 use dataplane_common::plan::HERE;
 use dataplane_common::policy::{Needs, needing};
@@ -511,6 +512,10 @@ pub fn take_result(params: &Params, header: &Header, now_ns: u64) {
         )
     };
     add(fields.0, 1);
+    if header.length == 0 {
+        // Nothing was computed.
+        return;
+    }
     let (charged_ns, served_ns) = (header.charged_ns, header.position_ns);
     let response_ns = feedback::response_ns(now_ns, header.arrival_ns);
     let known = read_word(fields.1);
@@ -559,30 +564,28 @@ pub fn number_in_flow(slot: u16) -> u32 {
     (add_and_get(unsafe { addr_of_mut!((*row).issued) }, 1) as u32).wrapping_sub(1)
 }
 
-/// Where a result stands in its flow.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
-    /// It is the next one, and has been released.
-    Now,
-    /// Others must leave before it.
-    Later,
-    /// Those after it have left already.
-    Past,
-}
-
-/// Releases the result with `number` of flow slot `slot` if it is its turn.
+/// Releases the result with `number` of flow slot `slot` if it is its turn, and says where it stood.
 #[inline(always)]
-pub fn take_turn(slot: u16, number: u32) -> Turn {
+pub fn take_turn(slot: u16, number: u32, now_ns: u64) -> Place {
     let Some(row) = FLOWS.get_ptr_mut(u32::from(slot)) else {
-        return Turn::Past;
+        return Place::Past;
     };
     // SAFETY: `row` is a live map value; only an address is taken.
-    let released = unsafe { addr_of_mut!((*row).released) };
-    let next = read_word(released);
-    match number.wrapping_sub(next as u32) {
-        0 if compare_and_set(released, next, next.wrapping_add(1)) => Turn::Now,
-        ahead if ahead != 0 && ahead < 1 << 31 => Turn::Later,
-        _ => Turn::Past,
+    let word = unsafe { addr_of_mut!((*row).released) };
+    let before = read_word(word);
+    let released = Released::from_word(before);
+    match released.place(number) {
+        Place::Next => {
+            // SAFETY: the helper takes no pointers and is available to XDP programs.
+            let cpu = unsafe { bpf_get_smp_processor_id() };
+            if !released.may_follow(cpu, now_ns) {
+                return Place::Later;
+            }
+            let after = Released::by_xdp(number.wrapping_add(1), cpu, now_ns).to_word();
+            // Only giving up can come between.
+            if compare_and_set(word, before, after) { Place::Next } else { Place::Past }
+        }
+        place => place,
     }
 }
 

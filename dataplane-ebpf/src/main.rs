@@ -15,7 +15,7 @@ mod access;
 mod act;
 mod maps;
 
-use access::{Table, Turn, XdpFrame, params};
+use access::{Table, XdpFrame, params};
 use act::{Charge, Number, count};
 use aya_ebpf::bindings::xdp_action::{XDP_DROP, XDP_PASS, XDP_REDIRECT};
 use aya_ebpf::helpers::{bpf_get_prandom_u32, bpf_ktime_get_ns};
@@ -27,6 +27,7 @@ use dataplane_common::function::Units;
 use dataplane_common::hash::mix;
 use dataplane_common::maps::{FLOW_SLOTS, ORDER_AFFINE, ORDER_NONE, Params};
 use dataplane_common::meta::Origin;
+use dataplane_common::order::Place;
 use dataplane_common::packet::Packet;
 use dataplane_common::policy::{Decision, Job, Verdict, decide};
 use dataplane_common::reason::Reason;
@@ -190,7 +191,9 @@ pub fn dp_link(ctx: XdpContext) -> u32 {
     }
     match header.kind {
         Kind::Forward => handle_forward(&ctx, params, &header),
-        Kind::Result if frame.len() < OVERHEAD_BYTES + ETHERNET_BYTES => drop_frame(Reason::DropLinkTruncated),
+        Kind::Result if header.length > 0 && frame.len() < OVERHEAD_BYTES + ETHERNET_BYTES => {
+            drop_frame(Reason::DropLinkTruncated)
+        }
         Kind::Result => handle_result(&ctx, params, &header),
         Kind::Report => match Report::parse(&frame, OVERHEAD_BYTES) {
             Ok(report) => handle_report(params, &header, &report),
@@ -242,10 +245,11 @@ fn handle_result(ctx: &XdpContext, params: &Params, header: &Header) -> u32 {
     take_piggyback(params, header, now_ns);
     access::take_result(params, header, now_ns);
     if header.flow != NO_FLOW {
-        match access::take_turn(header.flow, header.flow_sequence) {
-            Turn::Now => {}
-            Turn::Past => count(Reason::NoteLate),
-            Turn::Later => return hold_result(ctx, params, header),
+        match access::take_turn(header.flow, header.flow_sequence, now_ns) {
+            Place::Next => {}
+            Place::Past if header.length > 0 => count(Reason::NoteLate),
+            Place::Past => {}
+            Place::Later => return hold_result(ctx, params, header),
         }
     }
     send_result(ctx, header)
@@ -260,6 +264,11 @@ fn take_piggyback(params: &Params, header: &Header, now_ns: u64) {
 
 #[inline(always)]
 fn send_result(ctx: &XdpContext, header: &Header) -> u32 {
+    if header.length == 0 {
+        // Its turn has passed on, and there is nothing to send.
+        count(Reason::MarkTaken);
+        return XDP_DROP;
+    }
     if act::return_result(ctx, u32::from(header.port)) {
         count(Reason::ResultReturned);
         XDP_REDIRECT
@@ -290,7 +299,9 @@ fn hold_result(ctx: &XdpContext, params: &Params, header: &Header) -> u32 {
         }
         Err(act::Refused::NoSocket) => {
             // Out of order is better than lost.
-            count(Reason::NoteLate);
+            if header.length > 0 {
+                count(Reason::NoteLate);
+            }
             send_result(ctx, header)
         }
         Err(act::Refused::NoHeadroom) => drop_frame(Reason::DropLinkHeadroom),

@@ -135,8 +135,8 @@ fn load_object(errno: i32) -> Option<Advice> {
             "compare `uname -r` with the oldest supported kernel; if it is newer, report the verifier's log",
         ),
         libc::E2BIG => Advice::new(
-            "the program is more than this kernel's verifier follows, or the load request is from a newer one",
-            "run a newer kernel; if it is a supported one, report it with `uname -r`",
+            "the program is more than this kernel's verifier follows: the policies of the functions together, or the kernel is old",
+            "let the [[function]]s use fewer different policies: any one of them fits a supported kernel",
         ),
         libc::ENOSYS => Advice::new("the kernel has no BPF", "run a kernel with CONFIG_BPF_SYSCALL=y"),
         ENOTSUPP => Advice::new(
@@ -469,7 +469,7 @@ mod tests {
             (Operation::LoadObject, libc::EPERM, "CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN", "run as root"),
             (Operation::LoadObject, libc::EACCES, "verifier", "uname -r"),
             (Operation::LoadObject, libc::EINVAL, "does not know", "oldest supported"),
-            (Operation::LoadObject, libc::E2BIG, "more than this kernel's verifier", "newer kernel"),
+            (Operation::LoadObject, libc::E2BIG, "more than this kernel's verifier", "fewer different policies"),
             (Operation::LoadObject, ENOTSUPP, "JIT", "bpf_jit_enable"),
             (Operation::CreateMap, libc::EPERM, "CAP_BPF", "LimitMEMLOCK"),
             (Operation::CreateMap, libc::E2BIG, "more entries", "smaller node ids"),

@@ -36,9 +36,6 @@ use crate::xsk::{Umem, UmemConfig, Xsk, XskConfig, ZeroCopy};
 
 /// Fewest entries of a socket's rings.
 const SMALLEST_RING: u32 = 64;
-/// How long a result waits for an earlier one of its flow. Longer than a function may take by default and a queue in front
-/// of it usually is; a result that was lost holds its flow up for so long.
-const PATIENCE: Duration = Duration::from_millis(50);
 /// How long a stopping node waits for packets it holds and for results of packets it has sent to peers.
 const DRAIN: Duration = Duration::from_millis(200);
 
@@ -137,7 +134,7 @@ impl Node {
                 checks: Checks { udp_port: config.active.udp_port, udp_checksum: config.active.verify_udp_checksum },
                 spin: Duration::from_nanos(config.workers.spin_ns.into()),
                 discipline: config.params(epoch).tuning.discipline,
-                patience: PATIENCE,
+                patience: Duration::from_nanos(config.workers.patience_ns.into()),
             };
             workers.push((*cpu, self.open_worker(config, settings, functions, &exchange)?));
             exchanges.push(exchange);

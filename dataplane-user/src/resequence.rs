@@ -1,10 +1,15 @@
 //! Results of a flow leave in the order in which its packets arrived, wherever they were computed.
 //!
 //! Every packet of an ordered function takes a number in its flow slot on arrival (`FLOWS`, [`FlowRow::issued`]). Whoever has
-//! a result asks for its turn: when its number is the next one to leave ([`FlowRow::released`]), it moves that on and sends.
-//! Only the holder of the next number ever does that, so one compare-and-set is all the synchronisation that workers and the
-//! XDP program need. A result before its turn is held here; a packet that ends without a result leaves a mark, so that
-//! nobody waits for it. A result that was lost on the way is given up after a time, and if it comes after all, it is sent late.
+//! the result whose number is the next to leave ([`FlowRow::released`]) sends it and passes the turn on. The rule is
+//! [`dataplane_common::order`]; its consequence here is that a worker takes a turn in two steps:
+//!
+//! 1. It *claims* the turn and puts the frame among those to be sent. The word stays as it is, so nobody else can
+//!    follow; only this worker knows that the next one may be claimed, too.
+//! 2. When the frames have been sent it *publishes* ([`Resequencer::publish`]), and others may follow.
+//!
+//! A result before its turn is held; a packet that ends without a result leaves a mark, so that nobody waits for it. A result
+//! that was lost on the way is given up after a time, and if it comes after all, it is sent late.
 //!
 //! Cost: constant for a result whose turn it is; holding walks the (short) list of its slot.
 
@@ -13,26 +18,16 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use dataplane_common::maps::{FLOW_SLOTS, FlowRow};
+use dataplane_common::order::{Place, Released};
 
 use crate::maps::MappedArray;
 
-/// Whose turn it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
-    /// The result's, and it has been taken: it must be sent now.
-    Now,
-    /// That of others before it.
-    Later,
-    /// It is over: later ones have left.
-    Past,
-}
-
 /// The numbers to leave next, by flow slot.
 pub trait Turns {
-    /// Asks for the turn of `number`.
-    fn take(&self, slot: u16, number: u32) -> Turn;
-    /// Gives up every turn before that of `number`, and takes that.
-    fn skip(&self, slot: u16, number: u32) -> Turn;
+    /// Which number leaves next.
+    fn released(&self, slot: u16) -> Released;
+    /// Makes `next` the number that leaves next, unless a later one is already: all before it have been sent or given up.
+    fn advance(&self, slot: u16, next: u32);
 }
 
 /// A word that several threads and the XDP program change.
@@ -54,46 +49,28 @@ impl Shared for AtomicU64 {
     }
 }
 
-/// [`Turns::take`] on a word.
+/// [`Turns::advance`] on a word.
 #[inline]
-fn take(released: &impl Shared, number: u32) -> Turn {
+fn advance(word: &impl Shared, next: u32) {
     loop {
-        let next = released.get();
-        match number.wrapping_sub(next as u32) {
-            0 => {
-                if released.replace(next, next.wrapping_add(1)) {
-                    return Turn::Now;
-                }
-            }
-            ahead if ahead < 1 << 31 => return Turn::Later,
-            _ => return Turn::Past,
-        }
-    }
-}
-
-/// [`Turns::skip`] on a word.
-fn skip(released: &impl Shared, number: u32) -> Turn {
-    loop {
-        let next = released.get();
-        let ahead = number.wrapping_sub(next as u32);
-        if ahead >= 1 << 31 {
-            return Turn::Past;
-        }
-        let after = next.wrapping_add(u64::from(ahead) + 1);
-        if released.replace(next, after) {
-            return Turn::Now;
+        let old = word.get();
+        if Released::from_word(old).place(next) != Place::Later
+            || word.replace(old, Released::by_worker(next).to_word())
+        {
+            return;
         }
     }
 }
 
 impl Turns for MappedArray<FlowRow> {
     #[inline]
-    fn take(&self, slot: u16, number: u32) -> Turn {
-        take(self.row(slot.into()).word(offset_of!(FlowRow, released)), number)
+    fn released(&self, slot: u16) -> Released {
+        Released::from_word(self.row(slot.into()).word(offset_of!(FlowRow, released)).get())
     }
 
-    fn skip(&self, slot: u16, number: u32) -> Turn {
-        skip(self.row(slot.into()).word(offset_of!(FlowRow, released)), number)
+    #[inline]
+    fn advance(&self, slot: u16, next: u32) {
+        advance(self.row(slot.into()).word(offset_of!(FlowRow, released)), next);
     }
 }
 
@@ -118,7 +95,7 @@ pub enum Offered<T> {
     Held,
 }
 
-/// The results that one worker holds. Allocates in [`Resequencer::new`] only.
+/// The results that one worker holds, and the turns it has claimed. Allocates in [`Resequencer::new`] only.
 pub struct Resequencer<T> {
     /// First entry of each slot's list, in order of numbers.
     heads: Box<[u16]>,
@@ -127,6 +104,12 @@ pub struct Resequencer<T> {
     /// Slots whose list is not empty.
     active: Vec<u16>,
     patience_ns: u64,
+    /// The number after the last claimed one of each slot in `claimed`; means nothing in others.
+    ends: Box<[u32]>,
+    /// Slots with turns that have been claimed and not published.
+    claimed: Vec<u16>,
+    /// Whether a slot is in `claimed`.
+    is_claimed: Box<[bool]>,
 }
 
 impl<T> Resequencer<T> {
@@ -141,6 +124,9 @@ impl<T> Resequencer<T> {
             free: if places > 0 { 0 } else { NONE },
             active: Vec::with_capacity(usize::from(places)),
             patience_ns,
+            ends: vec![0; FLOW_SLOTS].into_boxed_slice(),
+            claimed: Vec::with_capacity(FLOW_SLOTS),
+            is_claimed: vec![false; FLOW_SLOTS].into_boxed_slice(),
         }
     }
 
@@ -149,22 +135,64 @@ impl<T> Resequencer<T> {
         self.active.is_empty()
     }
 
-    /// Offers the result with `number` of flow slot `slot`.
+    /// Offers the result with `number` of flow slot `slot`, which must be below [`FLOW_SLOTS`].
     #[inline]
     pub fn offer(&mut self, turns: &impl Turns, slot: u16, number: u32, item: T, now_ns: u64) -> Offered<T> {
-        match turns.take(slot, number) {
-            Turn::Now => Offered::Send(item),
-            Turn::Past => Offered::SendLate(item),
-            Turn::Later if self.free == NONE || usize::from(slot) >= self.heads.len() => {
+        match self.claim(turns, slot, number, now_ns) {
+            Place::Next => Offered::Send(item),
+            Place::Past => Offered::SendLate(item),
+            Place::Later if self.free == NONE => {
                 // Out of order is better than lost. Its turn is given up with those before it.
-                turns.skip(slot, number);
+                self.give_up_before(turns, slot, number);
                 Offered::SendLate(item)
             }
-            Turn::Later => {
+            Place::Later => {
                 self.hold(slot, number, item, now_ns + self.patience_ns);
                 Offered::Held
             }
         }
+    }
+
+    /// Lets others follow the results claimed so far. Call when these have been sent.
+    #[inline]
+    pub fn publish(&mut self, turns: &impl Turns) {
+        while let Some(slot) = self.claimed.pop() {
+            self.is_claimed[usize::from(slot)] = false;
+            turns.advance(slot, self.ends[usize::from(slot)]);
+        }
+    }
+
+    /// Claims the turn of `number` if it is the next one.
+    #[inline]
+    fn claim(&mut self, turns: &impl Turns, slot: u16, number: u32, now_ns: u64) -> Place {
+        let at = usize::from(slot);
+        let mut released = turns.released(slot);
+        // Others can only have given up turns of ours; then theirs is the later number.
+        if self.is_claimed[at] && released.place(self.ends[at]) == Place::Later {
+            released = Released::by_worker(self.ends[at]);
+        }
+        match released.place(number) {
+            Place::Next if !released.is_settled(now_ns) => Place::Later,
+            Place::Next => {
+                self.set_end(slot, number.wrapping_add(1));
+                Place::Next
+            }
+            place => place,
+        }
+    }
+
+    fn set_end(&mut self, slot: u16, end: u32) {
+        let at = usize::from(slot);
+        self.ends[at] = end;
+        if !std::mem::replace(&mut self.is_claimed[at], true) {
+            self.claimed.push(slot);
+        }
+    }
+
+    /// Gives up every turn before that of `number`, and claims that.
+    fn give_up_before(&mut self, turns: &impl Turns, slot: u16, number: u32) {
+        turns.advance(slot, number);
+        self.set_end(slot, number.wrapping_add(1));
     }
 
     /// Puts an entry into its slot's list.
@@ -194,15 +222,19 @@ impl<T> Resequencer<T> {
         for at in 0..self.active.len() {
             let slot = self.active[at];
             let head = self.heads[usize::from(slot)];
-            let entry = &mut self.entries[usize::from(head)];
-            let turn = match turns.take(slot, entry.number) {
-                Turn::Later if now_ns < entry.give_up_ns => continue,
-                Turn::Later => {
-                    turns.skip(slot, entry.number);
-                    Turn::Past
-                }
-                turn => turn,
+            let (number, give_up_ns) = {
+                let entry = &self.entries[usize::from(head)];
+                (entry.number, entry.give_up_ns)
             };
+            let is_late = match self.claim(turns, slot, number, now_ns) {
+                Place::Later if now_ns < give_up_ns => continue,
+                Place::Later => {
+                    self.give_up_before(turns, slot, number);
+                    true
+                }
+                place => place == Place::Past,
+            };
+            let entry = &mut self.entries[usize::from(head)];
             let item = entry.item.take();
             self.heads[usize::from(slot)] = std::mem::replace(&mut entry.next, self.free);
             self.free = head;
@@ -210,7 +242,7 @@ impl<T> Resequencer<T> {
                 self.active.swap_remove(at);
             }
             // An entry in a list has an item.
-            return item.map(|item| (item, turn == Turn::Past));
+            return item.map(|item| (item, is_late));
         }
         None
     }

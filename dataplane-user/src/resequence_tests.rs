@@ -14,11 +14,11 @@ impl Table {
 }
 
 impl Turns for Table {
-    fn take(&self, slot: u16, number: u32) -> Turn {
-        take(&self.0[usize::from(slot)], number)
+    fn released(&self, slot: u16) -> Released {
+        Released::from_word(self.0[usize::from(slot)].get())
     }
-    fn skip(&self, slot: u16, number: u32) -> Turn {
-        skip(&self.0[usize::from(slot)], number)
+    fn advance(&self, slot: u16, next: u32) {
+        advance(&self.0[usize::from(slot)], next);
     }
 }
 
@@ -71,6 +71,45 @@ fn numbers_wrap() {
     assert_eq!(drain(&mut held, &turns, 0), [(0, false), (1, false)]);
 }
 
+#[test]
+fn only_the_worker_that_claimed_a_turn_goes_on_before_it_is_published() {
+    let turns = Table::new(0);
+    let (mut one, mut other) = (Resequencer::new(8, 1000), Resequencer::new(8, 1000));
+    assert_eq!(one.offer(&turns, 0, 0, 0, 0), Offered::Send(0));
+    assert_eq!(one.offer(&turns, 0, 1, 1, 0), Offered::Send(1), "they are sent together");
+    assert_eq!(other.offer(&turns, 0, 2, 2, 0), Offered::Held);
+    assert_eq!(drain(&mut other, &turns, 0), []);
+    one.publish(&turns);
+    assert_eq!(drain(&mut other, &turns, 0), [(2, false)]);
+    assert_eq!(one.offer(&turns, 0, 3, 3, 0), Offered::Held, "2 is on its way");
+    other.publish(&turns);
+    assert_eq!(drain(&mut one, &turns, 0), [(3, false)]);
+}
+
+#[test]
+fn a_worker_follows_the_xdp_program_when_its_frames_have_left() {
+    use dataplane_common::order::SETTLE_NS;
+    let turns = Table::new(0);
+    let mut held = Resequencer::new(8, 1_000_000_000);
+    turns.0[0].store(Released::by_xdp(1, 0, 5_000_000).to_word(), std::sync::atomic::Ordering::Release);
+    assert_eq!(held.offer(&turns, 0, 1, 1, 5_000_000), Offered::Held);
+    assert_eq!(held.offer(&turns, 0, 2, 2, 5_010_000), Offered::Held);
+    assert_eq!(drain(&mut held, &turns, 5_020_000), []);
+    assert_eq!(drain(&mut held, &turns, 5_000_000 + 2 * SETTLE_NS), [(1, false), (2, false)]);
+}
+
+#[test]
+fn a_turn_that_another_gave_up_is_past() {
+    let turns = Table::new(0);
+    let (mut one, mut other) = (Resequencer::new(8, 1000), Resequencer::new(0, 0));
+    assert_eq!(one.offer(&turns, 0, 0, 0, 0), Offered::Send(0));
+    assert_eq!(other.offer(&turns, 0, 5, 5, 0), Offered::SendLate(5), "no room");
+    other.publish(&turns);
+    assert_eq!(one.offer(&turns, 0, 1, 1, 0), Offered::SendLate(1));
+    one.publish(&turns);
+    assert_eq!(one.offer(&turns, 0, 6, 6, 0), Offered::Send(6), "publishing never goes back");
+}
+
 proptest! {
     /// Two workers hold the results of four flows that arrive in any order.
     #[test]
@@ -82,11 +121,13 @@ proptest! {
             let (slot, number) = ((at % 4) as u16, at / 4);
             if let Offered::Send(item) = held[worker].offer(&turns, slot, number, at, 0) {
                 left[(item % 4) as usize].push(item / 4);
+                held[worker].publish(&turns);
             }
             // Each gives way to the other until neither has anything.
-            while let Some((item, late)) = held[0].pop(&turns, 0).or_else(|| held[1].pop(&turns, 0)) {
+            while let Some((by, (item, late))) = (0..2).find_map(|by| Some((by, held[by].pop(&turns, 0)?))) {
                 prop_assert!(!late);
                 left[(item % 4) as usize].push(item / 4);
+                held[by].publish(&turns);
             }
         }
         for flow in left {
@@ -124,24 +165,68 @@ impl Shared for loom::sync::atomic::AtomicU64 {
     }
 }
 
-/// Two senders and a third that skips, in every order of their steps: each turn is taken once, and none is lost.
+impl Turns for loom::sync::atomic::AtomicU64 {
+    fn released(&self, _slot: u16) -> Released {
+        Released::from_word(self.get())
+    }
+    fn advance(&self, _slot: u16, next: u32) {
+        advance(self, next);
+    }
+}
+
+/// Two workers with a result each, in every order of their steps: the second one is on the device after the first one.
 #[test]
-fn turns_are_taken_once_whatever_the_interleaving() {
+fn nobody_follows_a_result_that_has_not_been_sent() {
     use loom::sync::Arc;
+    use loom::sync::atomic::AtomicU64;
     loom::model(|| {
-        let released = Arc::new(loom::sync::atomic::AtomicU64::new(0));
+        // The device: how many results it has, and whether they came in order.
+        let (released, device) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let first = {
+            let (released, device) = (Arc::clone(&released), Arc::clone(&device));
+            loom::thread::spawn(move || {
+                let mut held = Resequencer::new(1, 1_000);
+                assert_eq!(held.offer(&*released, 0, 0, (), 0), Offered::Send(()));
+                device.store(1, std::sync::atomic::Ordering::Relaxed);
+                held.publish(&*released);
+            })
+        };
+        let mut held = Resequencer::new(1, 1_000);
+        if held.offer(&*released, 0, 1, (), 0) == Offered::Send(()) {
+            assert_eq!(device.load(std::sync::atomic::Ordering::Relaxed), 1, "number 0 is not there yet");
+            held.publish(&*released);
+        }
+        first.join().unwrap();
+        if !held.is_empty() {
+            assert_eq!(held.pop(&*released, 0), Some(((), false)));
+            held.publish(&*released);
+        }
+        assert_eq!(released.get(), 2);
+    });
+}
+
+/// A worker with the next result and one that gives it up, in every order of their steps: no turn is lost.
+#[test]
+fn giving_up_loses_no_turn() {
+    use loom::sync::Arc;
+    use loom::sync::atomic::AtomicU64;
+    loom::model(|| {
+        let released = Arc::new(AtomicU64::new(0));
         let first = {
             let released = Arc::clone(&released);
-            loom::thread::spawn(move || take(&*released, 0))
+            loom::thread::spawn(move || {
+                let mut held = Resequencer::new(1, 1_000);
+                let offered = held.offer(&*released, 0, 0, (), 0);
+                held.publish(&*released);
+                offered
+            })
         };
-        let impatient = {
-            let released = Arc::clone(&released);
-            loom::thread::spawn(move || skip(&*released, 1))
-        };
-        let (first, second) = (first.join().unwrap(), impatient.join().unwrap());
-        assert_eq!(second, Turn::Now, "nobody else has that number");
-        assert!(matches!(first, Turn::Now | Turn::Past));
+        let mut impatient = Resequencer::new(0, 0);
+        let second = impatient.offer(&*released, 0, 1, (), 0);
+        impatient.publish(&*released);
+        let first = first.join().unwrap();
+        assert!(matches!(first, Offered::Send(()) | Offered::SendLate(())));
+        assert!(matches!(second, Offered::Send(()) | Offered::SendLate(())));
         assert_eq!(released.get(), 2);
-        assert_eq!(take(&*released, 2), Turn::Now);
     });
 }

@@ -42,6 +42,8 @@ impl Mode {
     }
 }
 
+/// How often a program is offered to the verifier when signals interrupt it.
+const LOAD_TRIES: u32 = 5;
 /// Lines of the verifier's log that an error shows; `bpftool -d prog loadall` prints all of them.
 const LOG_TAIL: usize = 12;
 
@@ -263,8 +265,15 @@ impl Object {
         let absent = || ProgramError::InvalidName { name: name.to_owned() };
         let program = self.ebpf.program_mut(name).ok_or_else(|| Error::Program(name, absent()))?;
         let program: &mut Xdp = program.try_into().map_err(|error| Error::Program(name, error))?;
-        if program.fd().is_err() {
-            program.load().map_err(|error| Error::Program(name, error))?;
+        // The verifier gives up with EAGAIN when a signal waits for this thread (`do_check` in kernel/bpf/verifier.c), also
+        // for one that nobody sent us: a freezer or a tracer does that.
+        let mut tries = LOAD_TRIES;
+        while program.fd().is_err() {
+            tries -= 1;
+            match program.load() {
+                Err(error) if tries > 0 && is_interrupted(&error) => {}
+                loaded => loaded.map_err(|error| Error::Program(name, error))?,
+            }
         }
         Ok(program)
     }
@@ -313,6 +322,10 @@ fn device_map(name: &'static str) -> impl Fn(XdpMapError) -> Error {
         XdpMapError::MapError(error) => Error::Map(name, error),
         XdpMapError::ChainedProgramNotSupported => missing(name),
     }
+}
+
+fn is_interrupted(error: &ProgramError) -> bool {
+    matches!(error, ProgramError::LoadError { io_error, .. } if io_error.raw_os_error() == Some(libc::EAGAIN))
 }
 
 fn missing(name: &'static str) -> Error {

@@ -49,7 +49,7 @@ pub struct Options {
     #[arg(long, value_enum, default_value_t = Pattern::Mixed)]
     workload: Pattern,
     /// Whether results of a flow leave in the order of its packets.
-    #[arg(long, value_enum, default_value_t = Order::None)]
+    #[arg(long, value_enum, default_value_t = Order::Flow)]
     order: Order,
     /// In which order workers serve what waits.
     #[arg(long, value_enum, default_value_t = Discipline::Fifo)]

@@ -409,14 +409,14 @@ mod tests {
     #[test]
     fn nodes_are_told_order_discipline_and_flows() {
         let default = setup("", 2).unwrap();
-        assert_eq!((default.flows, default.order, default.discipline), (64, Order::None, Discipline::Fifo));
+        assert_eq!((default.flows, default.order, default.discipline), (64, Order::Flow, Discipline::Fifo));
         let settings = default.node_settings(1, "ept");
         assert_eq!(settings.discipline, "fifo");
-        assert_eq!(settings.extra.matches("order = \"none\"").count(), Builtin::ALL.len());
-        let setup = setup("--order flow --discipline shortest --flows 8", 2).unwrap();
+        assert_eq!(settings.extra.matches("order = \"flow\"").count(), Builtin::ALL.len());
+        let setup = setup("--order none --discipline shortest --flows 8", 2).unwrap();
         assert_eq!(setup.workload(0).unwrap().flows, 8);
         let settings = setup.node_settings(1, "ept");
         assert_eq!(settings.discipline, "shortest");
-        assert_eq!(settings.extra.matches("order = \"flow\"").count(), Builtin::ALL.len());
+        assert_eq!(settings.extra.matches("order = \"none\"").count(), Builtin::ALL.len());
     }
 }

@@ -171,13 +171,15 @@ pub struct Workers {
     pub frame_size: u32,
     /// How long a worker without packets spins before it sleeps, ns; 0 = it sleeps at once.
     pub spin_ns: u32,
+    /// How long a result waits for an earlier one of its flow before that is given up, ns.
+    pub patience_ns: u32,
     /// Idle workers ask other nodes for work.
     pub pull: bool,
 }
 
 impl Default for Workers {
     fn default() -> Self {
-        Self { cpus: vec![0], frames: 4096, frame_size: 2048, spin_ns: 20_000, pull: false }
+        Self { cpus: vec![0], frames: 4096, frame_size: 2048, spin_ns: 20_000, patience_ns: 50_000_000, pull: false }
     }
 }
 
@@ -321,7 +323,7 @@ pub enum Order {
 }
 
 /// Order of a function for which the file gives none.
-pub const DEFAULT_ORDER: Order = Order::None;
+pub const DEFAULT_ORDER: Order = Order::Flow;
 
 impl Order {
     /// Every order with its name in the file.

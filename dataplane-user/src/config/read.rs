@@ -230,6 +230,7 @@ impl<'t> Reader<'t> {
         let frames = value::power_of_two(256..=65_536, "rings and the free list count frames in powers of two");
         let size = value::number_among(&[2048, 4096], "the kernel divides each page of packet memory evenly");
         let spin = value::duration(UP_TO_A_SECOND, "a spinning worker keeps its CPU from everyone else");
+        let patience = value::duration(UP_TO_A_SECOND, "held results keep their packet memory");
         self.discipline = self.discipline(section);
         let pull = self.field(section, "pull", value::flag);
         self.pull = if pull.is_bad() { None } else { Some(pull.or(default.pull)) };
@@ -238,6 +239,7 @@ impl<'t> Reader<'t> {
             frames: self.field(section, "frames", frames).or(default.frames),
             frame_size: self.field(section, "frame_size", size).or(default.frame_size),
             spin_ns: self.field(section, "spin", spin).or(default.spin_ns),
+            patience_ns: self.field(section, "patience", patience).or(default.patience_ns),
             pull: self.pull.unwrap_or(default.pull),
         }
     }

@@ -45,7 +45,7 @@ pub(super) const PORT: Schema = Schema::list("port", &["interface", "mode", "zer
 pub(super) const LINK: Schema = Schema::list("link", PORT.named);
 pub(super) const PEER: Schema = Schema::list("peer", &["name", "id", "link", "mac"]);
 pub(super) const WORKERS: Schema =
-    Schema::one("workers", &["cpus", "frames", "frame_size", "spin", settings::DISCIPLINE, "pull"]);
+    Schema::one("workers", &["cpus", "frames", "frame_size", "spin", "patience", settings::DISCIPLINE, "pull"]);
 pub(super) const POLICY: Schema = Schema { settings: true, ..Schema::one("policy", &["name", "margin", "thesis"]) };
 pub(super) const FORWARDING: Schema = Schema::one("forwarding", &["send", "receive", "wire", "bandwidth"]);
 pub(super) const REPORTS: Schema =

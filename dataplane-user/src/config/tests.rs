@@ -71,7 +71,14 @@ fn a_minimal_file_gets_every_default() {
             ports: vec![port],
             links: Vec::new(),
             peers: Vec::new(),
-            workers: Workers { cpus: vec![0], frames: 4096, frame_size: 2048, spin_ns: 20_000, pull: false },
+            workers: Workers {
+                cpus: vec![0],
+                frames: 4096,
+                frame_size: 2048,
+                spin_ns: 20_000,
+                patience_ns: 50_000_000,
+                pull: false
+            },
             policy: Policy { kind: PolicyKind::EptErl, margin_ns: 0, thesis: false, tuning: Tuning::DEFAULT },
             forwarding: Forwarding {
                 send_ns: 2_000,
@@ -117,6 +124,7 @@ cpus = [3, 1]
 frames = 65536
 frame_size = 4096
 spin = 0
+patience = "3ms"
 discipline = "shortest"
 pull = true
 [policy]
@@ -162,7 +170,8 @@ fn a_full_file_is_read_key_by_key() {
     assert_eq!((config.links[0].mode, config.links[0].zero_copy), (Mode::Auto, ZeroCopy::On));
     assert_eq!(config.peers[0].mac, [0x0a, 0, 0, 0, 2, 0xff]);
     assert_eq!(config.peers[0].link, "eth2.100");
-    let workers = Workers { cpus: vec![3, 1], frames: 65_536, frame_size: 4096, spin_ns: 0, pull: true };
+    let workers =
+        Workers { cpus: vec![3, 1], frames: 65_536, frame_size: 4096, spin_ns: 0, patience_ns: 3_000_000, pull: true };
     assert_eq!(config.workers, workers);
     let tuning = Tuning {
         discipline: SHORTEST,
@@ -255,6 +264,7 @@ fn each_bad_setting_of_an_optional_section_is_refused() {
         ("[workers]\nspin = 20", "14:8", &["has no unit", "\"100us\""]),
         ("[workers]\nspin = \"20\"", "14:8", &["spin = \"20\" has no unit"]),
         ("[workers]\nspin = \"2min\"", "14:8", &["unknown unit, \"min\""]),
+        ("[workers]\npatience = \"2s\"", "14:12", &["out of range", "0ns to 1s", "packet memory"]),
         ("[workers]\nspin = \"2s\"", "14:8", &["out of range", "0ns to 1s"]),
         ("[workers]\nspin = 12:30:00", "14:8", &["is a date or time"]),
         ("[policy]\nname = \"ept_erl\"", "14:8", &["is no policy", "did you mean ept-erl?"]),
@@ -368,7 +378,7 @@ fn unknown_names_get_a_suggestion_or_their_home() {
         ("[[peers]]\nname = \"n3\"", "13:3", &["no section peers; did you mean peer?"]),
         ("[workers]\nframe-size = 2048", "14:1", &["[workers] has no key frame-size; did you mean frame_size?"]),
         ("[workers]\nmargin = \"1us\"", "14:1", &["has no key margin |", "move it to [policy]"]),
-        ("[workers]\nhyperdrive = 1", "14:1", &["cpus, frames, frame_size, spin, discipline", "remove it"]),
+        ("[workers]\nhyperdrive = 1", "14:1", &["cpus, frames, frame_size, spin, patience, discipline", "remove it"]),
         ("[policy]\ndiscipline = \"fifo\"", "14:1", &["has no key discipline", "move it to [workers]"]),
         ("[policy]\nplan_ns = 1", "14:1", &["has no key plan_ns; did you mean plan?"]),
         ("[policy]\ntreshold = 0.5", "14:1", &["did you mean threshold?"]),

@@ -31,6 +31,7 @@ pub(super) fn toml(config: &Config) -> String {
     file.set("frames", config.workers.frames);
     file.set("frame_size", config.workers.frame_size);
     file.duration("spin", config.workers.spin_ns);
+    file.duration("patience", config.workers.patience_ns);
     let tuning = &config.policy.tuning;
     file.settings(tuning, |setting| setting.name == settings::DISCIPLINE);
     file.set("pull", config.workers.pull);

@@ -125,7 +125,7 @@ impl<P: Port> Worker<P> {
             // Last look: anything that came meanwhile is taken, and then nothing is written off.
             let received = self.receive(index);
             if received > 0 {
-                self.flush(index);
+                self.flush_all();
                 came += received;
                 continue;
             }

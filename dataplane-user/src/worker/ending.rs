@@ -8,12 +8,23 @@ use dataplane_common::wire::ip::ETHERNET_BYTES;
 use dataplane_common::wire::link::{Header, Kind, OVERHEAD_BYTES};
 
 use super::{InterfaceKind, Worker, monotonic_ns};
+use crate::maps::tables::add_own;
 use crate::port::Port;
 use crate::resequence::Offered;
 use crate::xsk::Frame;
 
 /// A result and the socket it leaves by; `None` is the mark of a packet that ended without a result.
 pub(super) type Ending = Option<(usize, Frame)>;
+
+/// What a frame of kind result holds.
+enum Opened {
+    /// A result and the socket of the port it leaves by.
+    Result(usize),
+    /// Word that there will be none.
+    Mark,
+    /// Frame and header contradict each other.
+    Neither,
+}
 
 impl<P: Port> Worker<P> {
     /// Ends a packet of this node's ports or of a peer.
@@ -27,32 +38,66 @@ impl<P: Port> Worker<P> {
         }
     }
 
-    /// Takes a result that came back from a peer before its turn.
-    pub(super) fn take_result(&mut self, mut frame: Frame, metadata: &Metadata) {
-        let ending = if let Some(socket) = self.open_result(&mut frame) {
-            Some((socket, frame))
+    /// Ends a packet that is dropped under `reason`.
+    ///
+    /// When the results of its flow keep their order at the node it came from, that node is told not to wait: by the
+    /// interconnect header alone.
+    pub(super) fn finish_dropped(&mut self, metadata: &Metadata, socket: usize, mut frame: Frame, reason: Reason) {
+        self.count(reason);
+        if metadata.origin == Origin::Peer && self.mark_result(&mut frame, metadata) {
+            self.send_mark(socket, frame);
         } else {
-            self.count(Reason::DropMetadata);
             self.umem.release(frame);
-            None
+            self.finish(metadata, None);
+        }
+    }
+
+    /// Sends a mark by itself, because the frames of a batch are counted as results.
+    fn send_mark(&mut self, socket: usize, frame: Frame) {
+        self.flush_all();
+        let to = &mut self.sockets[socket];
+        let Err(full) = to.outgoing.push(frame) else {
+            let sent = to.port.transmit(&mut self.umem, &mut to.outgoing);
+            to.port.kick();
+            add_own(self.tables.count(self.settings.worker, Reason::NoteMarkSent), sent as u64);
+            // Whoever waits for it waits no longer than for a mark that is lost on the way.
+            return self.sockets[socket].outgoing.release_all(&mut self.umem);
+        };
+        self.umem.release(full.0);
+    }
+
+    /// Takes a result, or the mark of a packet without one, that came back from a peer before its turn.
+    pub(super) fn take_result(&mut self, mut frame: Frame, metadata: &Metadata) {
+        let ending = match self.open_result(&mut frame) {
+            Opened::Result(socket) => Some((socket, frame)),
+            Opened::Mark => {
+                self.count(Reason::MarkEnded);
+                self.umem.release(frame);
+                None
+            }
+            Opened::Neither => {
+                self.count(Reason::DropMetadata);
+                self.umem.release(frame);
+                None
+            }
         };
         self.take_turn(metadata.flow, metadata.flow_sequence, ending);
     }
 
-    /// Takes the interconnect header off a result; the socket of the port it leaves by. `None` when frame and header
-    /// contradict each other.
-    fn open_result(&mut self, frame: &mut Frame) -> Option<usize> {
-        let header = Header::parse(self.umem.bytes(frame), ETHERNET_BYTES).ok()?;
+    /// Takes the interconnect header off a result.
+    fn open_result(&mut self, frame: &mut Frame) -> Opened {
+        let Ok(header) = Header::parse(self.umem.bytes(frame), ETHERNET_BYTES) else { return Opened::Neither };
         let socket = usize::from(header.port);
         let is_port = self.sockets.get(socket).is_some_and(|socket| socket.kind == InterfaceKind::Port);
-        let is_whole = usize::from(header.length) >= ETHERNET_BYTES;
-        if header.kind != Kind::Result || !is_port || !is_whole {
-            return None;
+        match (header.kind, usize::from(header.length)) {
+            (Kind::Result, 0) => Opened::Mark,
+            (Kind::Result, ETHERNET_BYTES..) if is_port => {
+                // What lies behind is Ethernet padding.
+                let cut = frame.pull_front(OVERHEAD_BYTES).and_then(|()| frame.set_len(header.length.into()));
+                if cut.is_ok() { Opened::Result(socket) } else { Opened::Neither }
+            }
+            _ => Opened::Neither,
         }
-        frame.pull_front(OVERHEAD_BYTES).ok()?;
-        // What lies behind is Ethernet padding.
-        frame.set_len(header.length.into()).ok()?;
-        Some(socket)
     }
 
     /// Ends a packet when its turn has come, at once or later; at once if it is of no flow.

@@ -263,7 +263,6 @@ fn a_bad_result_is_counted_and_leaves_its_turn_to_the_next() {
         ("less than a header", good[..frames::OVERHEAD - 1].to_vec()),
         ("next to nothing", good[..1].to_vec()),
         ("less than an Ethernet header", RESULT.frame(&[0; 13])),
-        ("nothing", RESULT.frame(&[])),
     ];
     for (what, frame) in bad {
         let mut rig = rig(FIFO);
@@ -278,6 +277,33 @@ fn a_bad_result_is_counted_and_leaves_its_turn_to_the_next() {
         rig.counted(&[(Reason::SeenResult, 2), (Reason::DropMetadata, 1), (Reason::SentResult, 1)]);
         rig.finish();
     }
+}
+
+#[test]
+fn a_peer_that_dropped_a_packet_leaves_its_turn_to_the_next() {
+    for discipline in DISCIPLINES {
+        let mut rig = rig(discipline);
+        assert!(rig.come_back(FLOW, 1, &RESULT.frame(&[])));
+        assert!(rig.come_back(FLOW, 2, &RESULT.frame(&answer(2))));
+        rig.worker.step();
+        assert!(rig.left_by_port().is_empty());
+        assert!(rig.xdp_takes_turn(FLOW, 0));
+        rig.worker.step();
+        assert_eq!((rig.left_by_port(), rig.next(FLOW)), (vec![2], 3));
+        rig.counted(&[(Reason::SeenResult, 2), (Reason::MarkEnded, 1), (Reason::SentResult, 1)]);
+        rig.finish();
+    }
+}
+
+#[test]
+fn nobody_waits_for_a_flow_that_keeps_no_order_elsewhere() {
+    let mut rig = rig(FIFO);
+    let frame = Interconnect { flow: NO_FLOW, ..FORWARD }.frame(&broken(1));
+    rig.deliver(LINK, 1_000, Builtin::Forward, &frame);
+    rig.worker.step();
+    assert!(rig.take(LINK).is_empty());
+    rig.counted(&[(Reason::SeenForwarded, 1), (Reason::DropUdpChecksum, 1)]);
+    rig.finish();
 }
 
 #[test]

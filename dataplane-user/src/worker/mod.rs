@@ -219,7 +219,7 @@ impl<P: Port> Worker<P> {
         let mut handled = 0;
         for index in 0..self.sockets.len() {
             handled += self.receive(index);
-            self.flush(index);
+            self.flush_all();
             self.sockets[index].port.recycle(&mut self.umem);
         }
         handled
@@ -328,19 +328,22 @@ impl<P: Port> Worker<P> {
             self.take_result(frame, &metadata);
             return 0;
         }
+        if metadata.charged_ns >= SEND_AT_ONCE_NS {
+            // Results of short packets do not wait for a long one.
+            self.flush_all();
+        }
         self.begin_service(metadata.charged_ns);
         let (outcome, took_ns) = self.compute(frame, &metadata);
         self.end_service(due);
         match outcome {
-            Outcome::Drop(frame, reason) => {
-                self.count(reason);
-                self.umem.release(frame);
-                self.finish(&metadata, None);
-            }
+            Outcome::Drop(frame, reason) => self.finish_dropped(&metadata, socket, frame, reason),
             Outcome::Send(frame) => self.finish(&metadata, Some((socket, frame))),
         }
         if took_ns >= SEND_AT_ONCE_NS {
-            self.flush(socket);
+            if !self.held.is_empty() {
+                self.release_held(monotonic_ns());
+            }
+            self.flush_all();
         }
         took_ns
     }
@@ -380,11 +383,12 @@ impl<P: Port> Worker<P> {
         }
     }
 
-    /// As [`Worker::flush`], for every socket.
+    /// As [`Worker::flush`], for every socket; then others may send what follows in the order of flows.
     fn flush_all(&mut self) {
         for index in 0..self.sockets.len() {
             self.flush(index);
         }
+        self.held.publish(&self.tables.flows);
     }
 }
 

@@ -32,10 +32,6 @@ impl<P: Port> Worker<P> {
             // Not all that is taken waits: what nobody can rank ends at once.
             done += waiting + taken - self.waiting();
             let Some(next) = self.queue.as_mut().and_then(Queue::pop) else { break };
-            if next.metadata.charged_ns >= SEND_AT_ONCE_NS {
-                // Results of short packets do not wait for a long one.
-                self.flush_all();
-            }
             served += 1;
             if self.serve(next) >= SEND_AT_ONCE_NS {
                 break;

@@ -9,7 +9,7 @@ use dataplane_common::maps::{FunctionRow, LoadRow, WorkerRow};
 use dataplane_common::meta::{Metadata, Origin};
 use dataplane_common::reason::Reason;
 use dataplane_common::wire::ip::ETHERNET_BYTES;
-use dataplane_common::wire::link::{Carried, Header, Kind, OVERHEAD_BYTES};
+use dataplane_common::wire::link::{Carried, Header, Kind, NO_FLOW, OVERHEAD_BYTES};
 
 use super::{Worker, monotonic_ns};
 use crate::functions::Builtin;
@@ -76,6 +76,17 @@ impl<P: Port> Worker<P> {
         self.functions[usize::from(metadata.function)].estimator.observe(units, took_ns);
         self.publish(usize::from(metadata.function), metadata.charged_ns, took_ns);
         (Outcome::Send(frame), took_ns)
+    }
+
+    /// Makes of a forwarded packet that is dropped the mark that there will be no result; false when nobody waits for it.
+    pub(super) fn mark_result(&mut self, frame: &mut Frame, metadata: &Metadata) -> bool {
+        let Ok(forward) = Header::parse(self.umem.bytes(frame), ETHERNET_BYTES) else { return false };
+        if forward.flow == NO_FLOW || forward.kind != Kind::Forward {
+            return false;
+        }
+        let mark = Header { length: 0, ..self.result_header(&forward, metadata, 0) };
+        address_result(self.umem.bytes_mut(frame), &mark);
+        frame.set_len(OVERHEAD_BYTES).is_ok()
     }
 
     /// The header under which the result of `forward` goes home, with this node's load.

@@ -574,7 +574,7 @@ mod results {
             rig.deliver(origin, 1, Builtin::Spin, &frame);
             rig.worker.step();
             let seen = if origin == PORT { Reason::SeenLocal } else { Reason::SeenForwarded };
-            rig.counted(&[(seen, 1), (reason, 1)]);
+            rig.counted(&[(seen, 1), (reason, 1), (Reason::NoteMarkSent, u64::from(origin == LINK))]);
             rig.take(origin);
             rig.finish();
         }
@@ -582,7 +582,27 @@ mod results {
 }
 
 mod drops {
+    use dataplane_common::wire::ip::ETHERNET_BYTES;
+    use dataplane_common::wire::link::{Carried, Header, Kind, OVERHEAD_BYTES};
+
     use super::*;
+
+    /// The header of a frame, without what depends on the sender's state.
+    fn parse(frame: &[u8]) -> Header {
+        let header = Header::parse(frame, ETHERNET_BYTES).unwrap();
+        Header { epoch: 0, sequence: 0, position_ns: 0, load: Carried::default(), spent_ns: 0, ..header }
+    }
+
+    fn is_forward(frame: &[u8]) -> bool {
+        Header::parse(frame, ETHERNET_BYTES).is_ok_and(|header| header.kind == Kind::Forward)
+    }
+
+    /// What the node of arrival is told of a forwarded packet that was dropped here.
+    fn mark_of(frame: &[u8]) -> Header {
+        let forward = parse(frame);
+        let (source, destination) = (NODE, forward.source);
+        Header { kind: Kind::Result, length: 0, source, destination, ..forward }
+    }
 
     /// A frame that ends in that counter; its charge is discharged all the same.
     fn dropped(socket: usize, function: Builtin, frame: &[u8], reason: Reason) {
@@ -590,9 +610,13 @@ mod drops {
         rig.deliver(socket, 3_000, function, frame);
         assert_eq!(rig.worker.step(), 1);
         let seen = if socket == PORT { Reason::SeenLocal } else { Reason::SeenForwarded };
-        rig.counted(&[(seen, 1), (reason, 1)]);
+        let marks = if socket == LINK && is_forward(frame) { vec![mark_of(frame)] } else { vec![] };
+        rig.counted(&[(seen, 1), (reason, 1), (Reason::NoteMarkSent, marks.len() as u64)]);
         assert_eq!((rig.left(), rig.lost()), ((0, 0), (0, 0)), "{reason:?}");
-        assert!(rig.take(PORT).is_empty() && rig.take(LINK).is_empty());
+        assert!(rig.take(PORT).is_empty());
+        let sent = rig.take(LINK);
+        assert_eq!(sent.iter().map(|frame| parse(frame)).collect::<Vec<_>>(), marks, "{reason:?}");
+        assert!(sent.iter().all(|frame| frame.len() == OVERHEAD_BYTES));
         // The next packet is none the worse for it.
         let good = packet(Builtin::Crc32);
         rig.deliver(PORT, 1, Builtin::Crc32, &good.frame());
@@ -1168,7 +1192,11 @@ mod mixed {
             }
             let ledger = Ledger::new(&rig.counters(), 0);
             prop_assert_eq!((ledger.taken, ledger.worker_ended), (totals.delivered, totals.delivered));
-            let sent = rig.counters()[Reason::SentResult as usize] + rig.counters()[Reason::SentHome as usize];
+            let counters = rig.counters();
+            let sent: u64 = [Reason::SentResult, Reason::SentHome, Reason::NoteMarkSent]
+                .iter()
+                .map(|reason| counters[*reason as usize])
+                .sum();
             prop_assert_eq!(sent, totals.sent);
             rig.finish();
         }

@@ -6,6 +6,7 @@ use dataplane_common::feedback;
 use dataplane_common::load::{Erl, LoadStamp, Received, ReportStamp, Row, acked_ns, take_position, valid_for_ns};
 use dataplane_common::maps::{FLOW_SLOTS, FlowRow, FunctionRow, LoadRow, PEER_PRESENT, Params, PeerRow, SignalsRow};
 use dataplane_common::meta::{Metadata, Origin};
+use dataplane_common::order::{Place as Turn, Released};
 use dataplane_common::packet::Packet as _;
 use dataplane_common::policy::{Needs, needing};
 use dataplane_common::reason::Reason;
@@ -173,7 +174,11 @@ impl Subject {
         };
         node.set_signals(&self.signals);
         for flow in FLOWS.into_iter().filter(|flow| usize::from(*flow) < FLOW_SLOTS) {
-            let released = random.below(3) << 32 | u64::from(near(random));
+            // A CPU that the program cannot take for its own.
+            let recent_ns = monotonic_ns() - random.below(1 << 18);
+            let next = near(random);
+            let released =
+                random.pick(&[Released::by_worker(next), Released::by_xdp(next, u32::MAX, recent_ns)]).to_word();
             node.set(Place::flow(flow, offset_of!(FlowRow, released)), released);
         }
     }
@@ -197,7 +202,7 @@ impl Subject {
         let report = Report::parse(run.frame, OVERHEAD_BYTES);
         match (header.kind, report) {
             // What would leave is not even an Ethernet header.
-            (Kind::Result, _) if run.frame.len() < OVERHEAD_BYTES + ETHERNET_BYTES => {
+            (Kind::Result, _) if header.length > 0 && run.frame.len() < OVERHEAD_BYTES + ETHERNET_BYTES => {
                 return drops(Reason::DropLinkTruncated);
             }
             (Kind::Report, Err(reason)) => return drops(reason),
@@ -252,22 +257,35 @@ impl Subject {
         if header.flow != NO_FLOW {
             let place = Place::flow(header.flow, offset_of!(FlowRow, released));
             let in_table = usize::from(header.flow) < FLOW_SLOTS;
-            let ahead = in_table.then(|| header.flow_sequence.wrapping_sub(run.before.get(place) as u32));
-            match ahead {
-                Some(0) => words.push((place, run.before.get(place) + 1)),
-                Some(ahead) if ahead < 1 << 31 && run.at.interface == STRANGER => {
+            let released = in_table.then(|| Released::from_word(run.before.get(place)));
+            let turn = released.map_or(Turn::Past, |released| match released.place(header.flow_sequence) {
+                Turn::Next if !released.is_settled(now_ns) => Turn::Later,
+                turn => turn,
+            });
+            match turn {
+                Turn::Next => {
+                    let cpu = Released::from_word(run.found(place)).cpu().unwrap_or(0);
+                    let next = header.flow_sequence.wrapping_add(1);
+                    words.push((place, Released::by_xdp(next, cpu, now_ns).to_word()));
+                }
+                Turn::Later if run.at.interface == STRANGER => {
                     counted.push(Reason::DropLinkNoSocket);
                     return Expected { end: End::Left(XDP_DROP), counted, words, turns: 0 };
                 }
-                Some(ahead) if ahead < 1 << 31 => {
+                Turn::Later => {
                     counted.push(Reason::ResultQueued);
                     let policy = self.params.policy as u8;
                     let (flow, number) = (header.flow, header.flow_sequence);
                     let record = Metadata { policy, ..record(Origin::Result, 0, header.arrival_ns, flow, number) };
                     return Expected { end: End::Queued(record, Number::Given), counted, words, turns: 0 };
                 }
-                _ => counted.push(Reason::NoteLate),
+                Turn::Past if header.length > 0 => counted.push(Reason::NoteLate),
+                Turn::Past => {}
             }
+        }
+        if header.length == 0 {
+            counted.push(Reason::MarkTaken);
+            return Expected { end: End::Left(XDP_DROP), counted, words, turns: 0 };
         }
         let leaves = [PORT, OTHER_PORT].contains(&header.port.into());
         counted.push(if leaves { Reason::ResultReturned } else { Reason::DropLinkPort });
@@ -340,6 +358,9 @@ impl Subject {
         let response_ns = feedback::response_ns(now_ns, header.arrival_ns);
         let (charged_ns, served_ns) = (header.charged_ns, header.position_ns);
         row.completed_frames = row.completed_frames.wrapping_add(1);
+        if header.length == 0 {
+            return;
+        }
         row.response_ns = feedback::mean(row.response_ns, response_ns, 3);
         row.service_ns = feedback::mean(row.service_ns, served_ns, 3);
         if self.params.policies & needing(Needs::RESULTS) != 0 {

@@ -9,6 +9,7 @@ use dataplane_common::maps::{
     socket_slot,
 };
 use dataplane_common::meta::{Metadata, Origin};
+use dataplane_common::order::Released;
 use dataplane_common::policy::PolicyKind;
 use dataplane_common::reason::Reason;
 
@@ -154,6 +155,8 @@ enum Change {
     Time(u64),
     /// Its low half; the high half is the time of the run in 1024 ns.
     Stamped(u32),
+    /// The number that leaves next; the one before it was released by this run.
+    Released(u32),
 }
 
 /// See the module.
@@ -282,6 +285,11 @@ impl Case {
         self.change(place, Change::Stamped(low))
     }
 
+    /// Also released the result before `next` of this flow.
+    pub fn releases(self, flow: u16, next: u32) -> Self {
+        self.change(Place::flow(flow, offset_of!(FlowRow, released)), Change::Released(next))
+    }
+
     fn ends(mut self, end: End) -> Self {
         self.end = end;
         self
@@ -405,6 +413,11 @@ fn check_one(node: &mut Node<'_>, case: &Case, words: &Words) -> Result<(), Stri
                 two(low, (found >> 32) as u32)
             }
             Change::Stamped(low) => two(low, (to >> 10) as u32),
+            Change::Released(next) => {
+                let cpu = Released::from_word(found).cpu().unwrap_or(0);
+                let mut times = (from >> 10..=to >> 10).map(|us| Released::by_xdp(next, cpu, us << 10).to_word());
+                times.find(|word| *word == found).unwrap_or(Released::by_xdp(next, cpu, to).to_word())
+            }
         };
         words.set(*place, word);
     }

@@ -3,6 +3,7 @@
 use std::mem::offset_of;
 
 use dataplane_common::maps::{FlowRow, LoadRow, Params, SignalsRow};
+use dataplane_common::order::{Released, SETTLE_NS};
 use dataplane_common::policy::{Needs, PolicyKind, needing};
 use dataplane_common::reason::Reason::*;
 use dataplane_user::worker::monotonic_ns;
@@ -10,7 +11,7 @@ use dataplane_user::worker::monotonic_ns;
 use super::case::{Case, FAR, NEAR, NO_FLOW, XDP_REDIRECT, check, furnish, node, node_with, params};
 use super::peer::{HEADER, RESULT, inner};
 use crate::support::frames::Interconnect;
-use crate::support::node::{Arrival, LINK, OTHER_PORT, PORT, STRANGER, inside};
+use crate::support::node::{Arrival, LINK, Node, OTHER_PORT, PORT, STRANGER, inside};
 use crate::support::words::{Place, two};
 
 /// A slot of flows.
@@ -70,7 +71,7 @@ fn a_result_without_an_ethernet_header_is_truncated() {
         let name = |length: usize| format!("{length} bytes");
         // The kernel cannot make a frame shorter than that, and would not send it.
         let short = |length: usize| Case::link(&name(length), PLAIN.frame(&inner()[..length])).drops(DropLinkTruncated);
-        let mut cases: Vec<_> = (0..14).map(short).collect();
+        let mut cases: Vec<_> = (1..14).map(short).collect();
         cases.push(first(&name(14), &PLAIN, &inner()[..14]).returns());
         check(&mut node, &cases);
     });
@@ -87,8 +88,7 @@ fn numbered(flow_sequence: u32) -> Interconnect {
 
 /// It leaves, and the next one may.
 fn in_turn(name: &str, released: u64) -> Case {
-    in_flow(name, released, &numbered(released as u32))
-        .changes(Place::flow(FLOW, offset_of!(FlowRow, released)), released.wrapping_add(1))
+    in_flow(name, released, &numbered(released as u32)).releases(FLOW, (released as u32).wrapping_add(1))
 }
 
 fn late(name: &str, released: u64, number: u32) -> Case {
@@ -115,7 +115,7 @@ fn results_of_a_flow_leave_in_their_order() {
                 in_turn("the first", 0).returns(),
                 in_turn("the next", 5).returns(),
                 in_turn("numbers wrap", u64::from(u32::MAX)).returns(),
-                in_turn("and go on", 7 << 32).returns(),
+                in_turn("and go on", 0).returns(),
                 early("one too early", 5, numbered(6)),
                 early("as early as can be", 5, numbered(5 + (1 << 31) - 1)),
                 early("across the wrap", u64::from(u32::MAX), numbered(0)),
@@ -125,15 +125,76 @@ fn results_of_a_flow_leave_in_their_order() {
                 late("one too late", 5, 4),
                 late("across the wrap", 0, u32::MAX),
                 late("half of the circle away", 5, 5 + (1 << 31)),
-                in_flow("of another flow", 5, &other)
-                    .changes(Place::flow(FLOW + 1, offset_of!(FlowRow, released)), 1)
-                    .returns(),
+                in_flow("of another flow", 5, &other).releases(FLOW + 1, 1).returns(),
                 in_flow("of no flow", 5, &Interconnect { flow: NO_FLOW, ..numbered(9) }).returns(),
                 nowhere("of a flow beyond the table", 8_192),
                 nowhere("of the last flow before none", NO_FLOW - 1),
-                in_flow("its port is gone: the next one may leave", 5, &gone)
-                    .changes(Place::flow(FLOW, offset_of!(FlowRow, released)), 6)
-                    .drops(DropLinkPort),
+                in_flow("its port is gone: the next one may leave", 5, &gone).releases(FLOW, 6).drops(DropLinkPort),
+            ],
+        );
+    });
+}
+
+/// A CPU that the program cannot take for its own.
+const ELSEWHERE: u32 = u32::MAX;
+
+#[test]
+fn a_result_waits_until_the_one_that_another_cpu_released_has_left() {
+    inside("a_result_waits_until_the_one_that_another_cpu_released_has_left", |site| {
+        let mut node = node(site, PolicyKind::EptErl);
+        let place = Place::flow(FLOW, offset_of!(FlowRow, released));
+        let at = Arrival { interface: LINK, queue: 0, metadata: 0 };
+        let frame = numbered(6).frame(&inner());
+        // What this CPU has released is in front of it in the same queue; which one it is, the word then says.
+        node.set(place, Released::by_worker(6).to_word());
+        let run = |node: &mut Node<'_>, released: Released| {
+            node.set(place, released.to_word());
+            let queued = node.count_all()[ResultQueued as usize];
+            let outcome = node.run("dp_link", at, &frame);
+            assert_eq!(outcome.verdict, XDP_REDIRECT);
+            (node.count_all()[ResultQueued as usize] > queued, outcome.time.1)
+        };
+        assert!(!run(&mut node, Released::by_worker(6)).0, "a worker has sent what it releases");
+        let long_ago = monotonic_ns() - 2 * SETTLE_NS;
+        assert!(!run(&mut node, Released::by_xdp(6, ELSEWHERE, long_ago)).0, "it has surely left");
+        // A run may be interrupted for longer than that, but not every one.
+        let waited = (0..200).any(|_| {
+            let now_ns = monotonic_ns();
+            let (waited, end_ns) = run(&mut node, Released::by_xdp(6, ELSEWHERE, now_ns));
+            assert!(waited || end_ns - now_ns > SETTLE_NS - 2_048, "it left {} ns after", end_ns - now_ns);
+            waited
+        });
+        assert!(waited);
+        let same = (0..200).any(|_| {
+            run(&mut node, Released::by_worker(6));
+            let cpu = Released::from_word(node.get(place)).cpu().unwrap();
+            !run(&mut node, Released::by_xdp(6, cpu, monotonic_ns())).0
+        });
+        assert!(same, "the same CPU follows at once");
+    });
+}
+
+#[test]
+fn a_mark_passes_its_turn_on_and_ends() {
+    inside("a_mark_passes_its_turn_on_and_ends", |site| {
+        let mut node = node(site, PolicyKind::EptErl);
+        let mark_in = |name: &str, number: u32, frame: Vec<u8>| {
+            Case::link(name, frame)
+                .given(Place::flow(FLOW, offset_of!(FlowRow, released)), 5)
+                .adds(Place::load(numbered(number).source, offset_of!(LoadRow, completed_frames)), 1)
+        };
+        let mark = |name: &str, number| mark_in(name, number, numbered(number).frame(&[]));
+        let padded = [numbered(5).frame(&[]), vec![0; 40]].concat();
+        let unordered = Interconnect { flow: NO_FLOW, ..numbered(5) }.frame(&[]);
+        check(
+            &mut node,
+            &[
+                mark("in turn", 5).releases(FLOW, 6).drops(MarkTaken),
+                mark_in("padded", 5, padded).releases(FLOW, 6).drops(MarkTaken),
+                mark("before its turn", 6).waits(&numbered(6)),
+                mark("too late", 4).drops(MarkTaken),
+                mark_in("of no flow", 5, unordered).drops(MarkTaken),
+                mark("a queue without a worker", 6).queue(2).drops(MarkTaken),
             ],
         );
     });

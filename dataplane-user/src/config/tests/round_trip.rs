@@ -22,14 +22,27 @@ fn tuning(numbers: &[u32]) -> Tuning {
     tuning
 }
 
+fn any_workers() -> impl Strategy<Value = Workers> {
+    let ns = 0..=1_000_000_000u32;
+    let cpus = prop::collection::btree_set(0..1024u32, 1..=64);
+    (cpus, 8..=16u32, any::<bool>(), ns.clone(), ns, any::<bool>()).prop_map(
+        |(cpus, frames, large, spin_ns, patience_ns, pull)| Workers {
+            cpus: cpus.into_iter().rev().collect(),
+            frames: 1 << frames,
+            frame_size: if large { 4096 } else { 2048 },
+            spin_ns,
+            patience_ns,
+            pull,
+        },
+    )
+}
+
 /// Any configuration that [`Config::parse`] may return.
 fn any_config() -> impl Strategy<Value = Config> {
     let mode = prop::sample::select(vec![Mode::Native, Mode::Auto]);
     let zero_copy = prop::sample::select(vec![ZeroCopy::Auto, ZeroCopy::On, ZeroCopy::Off]);
     let interface = (mode, zero_copy);
     let ns = 0..=1_000_000_000u32;
-    let workers =
-        (prop::collection::btree_set(0..1024u32, 1..=64), 8..=16u32, any::<bool>(), ns.clone(), any::<bool>());
     let usable: Vec<_> = PolicyKind::ALL.iter().copied().filter(|kind| can_run(*kind)).collect();
     let kind = prop::sample::select(usable);
     let policy = (kind.clone(), ns.clone(), any::<bool>(), prop::collection::vec(any::<u32>(), Tuning::ALL.len()));
@@ -44,7 +57,7 @@ fn any_config() -> impl Strategy<Value = Config> {
     (
         prop::collection::vec(interface, 1..=8),
         peers,
-        workers,
+        any_workers(),
         policy,
         forwarding,
         reports,
@@ -72,13 +85,7 @@ fn any_config() -> impl Strategy<Value = Config> {
                     .filter(|link| peers.iter().any(|peer| peer.link == link.name))
                     .collect(),
                 peers,
-                workers: Workers {
-                    cpus: workers.0.into_iter().rev().collect(),
-                    frames: 1 << workers.1,
-                    frame_size: if workers.2 { 4096 } else { 2048 },
-                    spin_ns: workers.3,
-                    pull: workers.4,
-                },
+                workers,
                 policy: Policy { kind: policy.0, margin_ns: policy.1, thesis: policy.2, tuning: tuning(&policy.3) },
                 forwarding: Forwarding {
                     send_ns: forwarding.0,
