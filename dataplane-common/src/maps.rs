@@ -217,8 +217,12 @@ pub struct WorkerRow {
     pub frames_in_use: u32,
     /// Frames of packet memory.
     pub frames: u32,
+    /// Time in steps that had packets, ns: [`WorkerRow::busy_ns`] and what surrounds it. Written by the worker.
+    pub stepped_ns: u64,
+    /// Packets handled in those steps. Written by the worker.
+    pub stepped_packets: u64,
     /// Reserved, zero.
-    pub reserved2: [u64; 6],
+    pub reserved2: [u64; 4],
 }
 
 /// One AF_XDP socket (interface × queue).

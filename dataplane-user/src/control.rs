@@ -12,6 +12,7 @@ use dataplane_common::policy::{Needs, Planner, PolicyKind};
 use dataplane_common::tuning::Tuning;
 
 use crate::config::Config;
+use crate::forwarding::{Meter, Programs};
 use crate::maps::Tables;
 use crate::maps::tables::{pair, set};
 use crate::reporter::PeerAddress;
@@ -34,6 +35,8 @@ pub struct Control {
     next_plan_ns: u64,
     /// Mean utilisation, thousandths of a thousandth.
     utilisation_micro: u32,
+    /// Measures what forwarding costs, if that is asked for.
+    meter: Option<Meter>,
 }
 
 impl Control {
@@ -59,7 +62,15 @@ impl Control {
             next_signals_ns: 0,
             next_plan_ns: 0,
             utilisation_micro: 0,
+            meter: None,
         }
+    }
+
+    /// Has the cost of forwarding measured by the run times of `programs`, if the configuration asks for that.
+    pub fn measure(&mut self, config: &Config, programs: Programs) {
+        let tables = Arc::clone(&self.board.tables);
+        let (workers, peers, prior) = (self.board.workers, self.board.peers.clone(), config.forwarding.cost());
+        self.meter = config.forwarding.measure.then(|| Meter::new(tables, workers, peers, prior, programs));
     }
 
     /// Does what is due at `now_ns`.
@@ -67,6 +78,9 @@ impl Control {
         if now_ns >= self.next_signals_ns {
             self.next_signals_ns = now_ns + SIGNALS_NS;
             self.signal();
+            if let Some(meter) = &mut self.meter {
+                meter.turn(now_ns);
+            }
         }
         if now_ns >= self.next_plan_ns {
             self.next_plan_ns = now_ns + u64::from(self.tuning.plan_ns);

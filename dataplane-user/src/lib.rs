@@ -31,6 +31,7 @@ pub mod catalogue;
 pub mod config;
 pub mod control;
 pub mod explain;
+pub mod forwarding;
 pub mod functions;
 pub mod kernel_log;
 #[expect(unsafe_code, reason = "maps memory that XDP programs share")]

@@ -22,6 +22,7 @@ use dataplane_common::wire::ip::ETHERNET_BYTES;
 use crate::advice;
 use crate::config::{self, Config};
 use crate::control::Control;
+use crate::forwarding::Programs;
 use crate::functions::Builtin;
 use crate::kernel_log::KernelLog;
 use crate::maps::tables::{pair, set};
@@ -157,7 +158,10 @@ impl Node {
             config.workers.cpus.len() as u32,
             report_plan(config),
         );
-        let control = Control::new(Arc::clone(&self.tables), config, &peers);
+        let mut control = Control::new(Arc::clone(&self.tables), config, &peers);
+        let programs =
+            Programs { ingress: self.object.program_fd("dp_ingress")?, link: self.object.program_fd("dp_link")? };
+        control.measure(config, programs);
         let publisher = Publisher::new(Arc::clone(&self.tables), exchanges, functions.len())?;
         let log = self.object.log();
         self.reporter = Some(spawn_reporter(reporter, control, publisher, log, &self.stop_reporter, &self.draining)?);
@@ -436,9 +440,9 @@ fn write_costs(tables: &Tables, config: &Config, peers: &[PeerAddress]) {
         tables.roster.row(position).word(0).store(peer.node.into(), Relaxed);
     }
     let row = tables.signals.row(0);
-    let cost = &config.forwarding;
+    let cost = config.forwarding.cost();
     set(row, offset_of!(SignalsRow, send_ns), pair(cost.send_ns, cost.receive_ns));
-    set(row, offset_of!(SignalsRow, wire_ns), pair(cost.wire_ns, cost.wire_ns_per_byte_q16()));
+    set(row, offset_of!(SignalsRow, wire_ns), pair(cost.wire_ns, cost.wire_ns_per_byte_q16));
     set(row, offset_of!(SignalsRow, arrivals_q32), pair(0, peers.len() as u32));
 }
 

@@ -5,7 +5,7 @@
 //! refused.
 
 use std::fmt;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use aya::maps::xdp::XdpMapError;
 use aya::maps::{Array, DevMap, HashMap as BpfHashMap, Map, MapData, PerCpuArray, XskMap};
@@ -56,6 +56,8 @@ pub enum Error {
     Program(&'static str, ProgramError),
     /// A map is not there, has another type, or refused an update.
     Map(&'static str, aya::maps::MapError),
+    /// A program's descriptor could not be duplicated.
+    Duplicate(std::io::Error),
     /// A map could not be mapped into this process.
     Mmap(&'static str, std::io::Error),
     /// A map could not be pinned.
@@ -78,7 +80,7 @@ impl Error {
     pub fn errno(&self) -> Option<i32> {
         match self {
             Self::Attach { source, .. } | Self::Program(_, source) => program_errno(source),
-            Self::Mmap(_, source) => source.raw_os_error(),
+            Self::Mmap(_, source) | Self::Duplicate(source) => source.raw_os_error(),
             _ => None,
         }
     }
@@ -105,6 +107,7 @@ impl fmt::Display for Error {
             }
             Self::Program(name, error) => write!(f, "program {name} was refused: {error}"),
             Self::Map(name, error) => write!(f, "map {name}: {error}"),
+            Self::Duplicate(error) => write!(f, "a program's descriptor cannot be duplicated: {error}"),
             Self::Mmap(name, error) => write!(f, "map {name} cannot be mapped: {error}"),
             Self::Pin(name, error) => write!(f, "map {name} cannot be pinned: {error}"),
             Self::Attach { ifindex, mode, source } => {
@@ -276,6 +279,16 @@ impl Object {
             }
         }
         Ok(program)
+    }
+
+    /// Another descriptor of a loaded program.
+    ///
+    /// # Errors
+    /// [`Error::Program`]; [`Error::Duplicate`] when the process may open no more files.
+    pub fn program_fd(&mut self, name: &'static str) -> Result<OwnedFd, Error> {
+        let program = self.load_program(name)?;
+        let fd = program.fd().map_err(|error| Error::Program(name, error))?;
+        fd.as_fd().try_clone_to_owned().map_err(Error::Duplicate)
     }
 
     /// Attaches `program` to interface `ifindex`. Dropping the link detaches it.

@@ -31,7 +31,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-use dataplane_common::load::Erl;
+use dataplane_common::load::{self, Erl};
 use dataplane_common::maps::{ABI_VERSION, ORDER_AFFINE, ORDER_FLOW, ORDER_NONE, Params};
 use dataplane_common::policy::PolicyKind;
 use dataplane_common::tuning::Tuning;
@@ -222,9 +222,21 @@ pub struct Forwarding {
     pub wire_ns: u32,
     /// Bandwidth of the wire, bit/s.
     pub bandwidth_bits: u64,
+    /// The others are replaced by what is measured ([`crate::forwarding`]).
+    pub measure: bool,
 }
 
 impl Forwarding {
+    /// The costs as deciders read them.
+    pub fn cost(&self) -> load::Forwarding {
+        load::Forwarding {
+            send_ns: self.send_ns,
+            receive_ns: self.receive_ns,
+            wire_ns: self.wire_ns,
+            wire_ns_per_byte_q16: self.wire_ns_per_byte_q16(),
+        }
+    }
+
     /// Time on the wire per byte, ns in Q16, rounded to the nearest.
     pub fn wire_ns_per_byte_q16(&self) -> u32 {
         // ns per byte = 8 bits × 10^9 ns / bandwidth.
@@ -236,7 +248,7 @@ impl Forwarding {
 
 impl Default for Forwarding {
     fn default() -> Self {
-        Self { send_ns: 2_000, receive_ns: 2_000, wire_ns: 10_000, bandwidth_bits: 10_000_000_000 }
+        Self { send_ns: 2_000, receive_ns: 2_000, wire_ns: 10_000, bandwidth_bits: 10_000_000_000, measure: true }
     }
 }
 

@@ -286,6 +286,7 @@ impl<'t> Reader<'t> {
             receive_ns: self.field(section, "receive", cost()).or(default.receive_ns),
             wire_ns: self.field(section, "wire", cost()).or(default.wire_ns),
             bandwidth_bits: self.field(section, "bandwidth", value::bandwidth).or(default.bandwidth_bits),
+            measure: self.field(section, "measure", value::flag).or(default.measure),
         }
     }
 

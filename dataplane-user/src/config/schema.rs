@@ -47,7 +47,7 @@ pub(super) const PEER: Schema = Schema::list("peer", &["name", "id", "link", "ma
 pub(super) const WORKERS: Schema =
     Schema::one("workers", &["cpus", "frames", "frame_size", "spin", "patience", settings::DISCIPLINE, "pull"]);
 pub(super) const POLICY: Schema = Schema { settings: true, ..Schema::one("policy", &["name", "margin", "thesis"]) };
-pub(super) const FORWARDING: Schema = Schema::one("forwarding", &["send", "receive", "wire", "bandwidth"]);
+pub(super) const FORWARDING: Schema = Schema::one("forwarding", &["send", "receive", "wire", "bandwidth", "measure"]);
 pub(super) const REPORTS: Schema =
     Schema::one("reports", &["mode", "interval", "idle_interval", "finish_share", "min_gap", "piggyback"]);
 pub(super) const ACTIVE: Schema = Schema::one("active", &["udp_port", "verify_udp_checksum"]);

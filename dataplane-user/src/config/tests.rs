@@ -85,6 +85,7 @@ fn a_minimal_file_gets_every_default() {
                 receive_ns: 2_000,
                 wire_ns: 10_000,
                 bandwidth_bits: 10_000_000_000,
+                measure: true,
             },
             reports: Reports {
                 mode: ReportMode::Periodic,
@@ -141,6 +142,7 @@ send = "250ns"
 receive = "1us"
 wire = "2 µs"
 bandwidth = "2.5Gbit/s"
+measure = false
 [reports]
 mode = "k-finish"
 interval = "10us"
@@ -185,7 +187,8 @@ fn a_full_file_is_read_key_by_key() {
         ..Tuning::DEFAULT
     };
     assert_eq!(config.policy, Policy { kind: PolicyKind::CpuLoad, margin_ns: 1_500, thesis: true, tuning });
-    let forwarding = Forwarding { send_ns: 250, receive_ns: 1_000, wire_ns: 2_000, bandwidth_bits: 2_500_000_000 };
+    let forwarding =
+        Forwarding { send_ns: 250, receive_ns: 1_000, wire_ns: 2_000, bandwidth_bits: 2_500_000_000, measure: false };
     assert_eq!(config.forwarding, forwarding);
     let reports = Reports {
         mode: ReportMode::KFinish,

@@ -45,6 +45,7 @@ pub(super) fn toml(config: &Config) -> String {
     file.duration("receive", config.forwarding.receive_ns);
     file.duration("wire", config.forwarding.wire_ns);
     file.text("bandwidth", &show_bandwidth(config.forwarding.bandwidth_bits));
+    file.set("measure", config.forwarding.measure);
     file.section("[reports]");
     file.text("mode", config.reports.mode.name());
     file.duration("interval", config.reports.interval_ns);

@@ -84,6 +84,13 @@ impl<P: Port> Worker<P> {
         set(row, offset_of!(WorkerRow, behind), Behind::of(&waiting_ns).0);
     }
 
+    /// Shows what a step with packets took.
+    pub(super) fn show_step(&self, packets: usize, ns: u64) {
+        let row = self.tables.workers.row(self.settings.worker);
+        add_own(row.word(offset_of!(WorkerRow, stepped_ns)), ns);
+        add_own(row.word(offset_of!(WorkerRow, stepped_packets)), packets as u64);
+    }
+
     /// Shows how many frames hold a packet.
     pub(super) fn show_memory(&self) {
         let vacant = self.sockets.iter().fold(0u32, |sum, socket| sum.saturating_add(socket.port.vacant()));

@@ -200,6 +200,7 @@ impl<P: Port> Worker<P> {
 
     /// Handles what has arrived; returns the number of packets it is done with. Zero means that none is left.
     pub fn step(&mut self) -> usize {
+        let start = self.clock.raw();
         let mut handled = if self.queue.is_some() { self.step_by_rank() } else { self.step_by_arrival() };
         if !self.held.is_empty() {
             handled += self.release_held(monotonic_ns());
@@ -211,6 +212,9 @@ impl<P: Port> Worker<P> {
             handled += self.housekeep();
         }
         self.show_memory();
+        if handled > 0 {
+            self.show_step(handled, self.clock.delta_as_nanos(start, self.clock.raw()));
+        }
         handled
     }
 

@@ -46,7 +46,7 @@ fn any_config() -> impl Strategy<Value = Config> {
     let usable: Vec<_> = PolicyKind::ALL.iter().copied().filter(|kind| can_run(*kind)).collect();
     let kind = prop::sample::select(usable);
     let policy = (kind.clone(), ns.clone(), any::<bool>(), prop::collection::vec(any::<u32>(), Tuning::ALL.len()));
-    let forwarding = (ns.clone(), ns.clone(), ns, 1_000_000..=1_000_000_000_000u64);
+    let forwarding = (ns.clone(), ns.clone(), ns, 1_000_000..=1_000_000_000_000u64, any::<bool>());
     let interval = 10_000..=1_000_000_000u32;
     let mode = prop::sample::select(ReportMode::NAMES.to_vec());
     let reports = (interval.clone(), interval.clone(), mode, 1..=100u32, interval, any::<bool>());
@@ -92,6 +92,7 @@ fn any_config() -> impl Strategy<Value = Config> {
                     receive_ns: forwarding.1,
                     wire_ns: forwarding.2,
                     bandwidth_bits: forwarding.3,
+                    measure: forwarding.4,
                 },
                 reports: Reports {
                     mode: reports.2.1,
