@@ -62,6 +62,35 @@ fn a_loaded_cluster_returns_every_packet_once_and_every_ledger_balances() {
     );
 }
 
+#[test]
+fn idle_nodes_take_work_from_a_busy_one() {
+    with_cluster(
+        3,
+        |node| NodeSettings { pull: true, ..settings("steal", node) },
+        |bench| {
+            let port = bench.port(1);
+            let long = recipe(&port, Builtin::Hold, 1_000_000);
+            let mut replies = Replies::default();
+            // Faster than one node can compute them.
+            for sequence in 0..600 {
+                bench.send(1, &long, sequence);
+                bench.wire.receive(|frame| replies.take(frame.bytes));
+                thread::sleep(Duration::from_micros(300));
+            }
+            bench.collect(&mut replies, 600);
+            replies.assert_exactly(600);
+            let statuses = bench.wait_for_rest(1..=3);
+            let given = statuses[0].count(Reason::SentForward);
+            assert!(given > 100, "nodes 2 and 3 were idle and took {given} of 600 packets");
+            assert_eq!(statuses[0].count(Reason::Redirected), 0, "the policy sends nothing away by itself");
+            assert_eq!(statuses[0].count(Reason::PullAnswered), given);
+            let computed = |node: usize| statuses[node].count(Reason::SentHome);
+            assert_eq!(computed(1) + computed(2), given);
+            assert!(computed(1) > 0 && computed(2) > 0, "{} and {}", computed(1), computed(2));
+        },
+    );
+}
+
 /// bpftool prints the pinned load table with the fields' names, also while traffic runs.
 fn assert_bpftool_reads(bench: &Bench) {
     let dir = pins(BPFFS.as_ref(), &bench.cluster.plan().name(Host::Node(1)));

@@ -42,7 +42,7 @@ impl Ledger {
             port_ended: sum(Stage::Port, false),
             link_seen: sum(Stage::Link, true),
             link_ended: sum(Stage::Link, false),
-            queued: [Reason::LocalQueued, Reason::ForwardQueued, Reason::ResultQueued]
+            queued: [Reason::LocalQueued, Reason::ForwardQueued, Reason::ResultQueued, Reason::PullQueued]
                 .iter()
                 .map(|reason| counters[*reason as usize])
                 .sum(),

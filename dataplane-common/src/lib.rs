@@ -38,6 +38,7 @@ pub mod order;
 pub mod packet;
 pub mod plan;
 pub mod policy;
+pub mod pull;
 pub mod reason;
 pub mod report;
 pub mod tuning;

@@ -16,6 +16,8 @@ pub enum Origin {
     Peer = 1,
     /// A result that came back from a peer before its turn; the frame begins with the interconnect frame's Ethernet header.
     Result = 2,
+    /// A request for work of an idle peer; the frame begins with the interconnect frame's Ethernet header.
+    Pull = 3,
 }
 
 /// The record, by value.
@@ -92,6 +94,7 @@ impl Metadata {
                 0 => Origin::Port,
                 1 => Origin::Peer,
                 2 => Origin::Result,
+                3 => Origin::Pull,
                 _ => return None,
             },
             policy: b[29],
@@ -120,7 +123,7 @@ mod tests {
         assert_eq!(record.arrival_ns((1 << 40) + 60_000_000_000), 1 << 40);
         let mut bytes = record.emit();
         assert_eq!(Metadata::parse(&bytes), Some(record));
-        bytes[28] = 3;
+        bytes[28] = 4;
         assert_eq!(Metadata::parse(&bytes), None);
         assert_eq!(Metadata::parse(&[0; METADATA_BYTES]), None);
     }

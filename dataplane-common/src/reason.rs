@@ -118,6 +118,7 @@ reasons! {
     ForwardQueued, Link, Queue, "forward_queued", "Forwarded packets given to this node's worker.";
     ResultQueued, Link, Queue, "result_queued", "Results, and marks of packets without one, that came back before their turn, given to this node's worker to hold.";
     ResultReturned, Link, Send, "result_returned", "Results given to the device of the port their packet arrived at.";
+    PullQueued, Link, Queue, "pull_queued", "Requests of idle peers for work, given to this node's worker.";
     MarkTaken, Link, Consume, "mark_taken", "Word of peers that a packet of an ordered flow was dropped there and nothing will come back.";
     NotePiggyback, Link, Note, "note_piggyback", "Forwards and results whose load was newer than the one known, and was taken.";
     NoteLate, Link, Note, "note_late_result", "Results sent on after one that arrived after them: their turn had been given up.";
@@ -125,6 +126,7 @@ reasons! {
     SeenLocal, Worker, Seen, "worker_local", "Packets of this node's ports taken by a worker.";
     SeenForwarded, Worker, Seen, "worker_forwarded", "Packets of other nodes taken by a worker.";
     SeenResult, Worker, Seen, "worker_result", "Results and marks of other nodes that came before their turn, taken by a worker.";
+    SeenPull, Worker, Seen, "worker_pull", "Requests of idle peers for work taken by a worker.";
     DropMetadata, Worker, Drop, "drop_metadata", "Frame without valid metadata of the XDP program, or a forwarded one that holds no active packet.";
     DropUdpChecksum, Worker, Drop, "drop_udp_checksum", "UDP checksum wrong, zero over IPv6, or of a datagram that is not whole.";
     DropAnepChecksum, Worker, Drop, "drop_anep_checksum", "ANEP integrity checksum wrong.";
@@ -133,6 +135,10 @@ reasons! {
     DropStopping, Worker, Drop, "drop_stopping", "Not computed: the node is stopping.";
     DropTxFull, Worker, Drop, "drop_tx_full", "The transmit ring stayed full.";
     SentResult, Worker, Send, "sent_result", "Results sent out of the port they arrived at.";
+    SentForward, Worker, Send, "sent_forward", "Packets given to an idle peer that had asked for work.";
+    PullAnswered, Worker, Consume, "pull_answered", "Requests for work that were given a packet.";
+    PullRefused, Worker, Consume, "pull_refused", "Requests for work in vain: nothing waited here whose move gains anything.";
+    NotePullSent, Worker, Note, "note_pull_sent", "Requests for work sent to peers because a worker was idle.";
     MarkEnded, Worker, Consume, "mark_ended", "As mark_taken, but before the packet's turn in its flow.";
     NoteOutOfOrder, Worker, Note, "note_out_of_order", "Results sent out of the order of their flow: one before them did not come in time, or came when it had been given up, or there was no room to hold them.";
     NoteMarkSent, Worker, Note, "note_mark_sent", "Dropped forwarded packets of which the node of arrival was told, because results of their flow wait for each other there.";
@@ -145,7 +151,7 @@ reasons! {
 /// Number of reasons.
 pub const REASONS: usize = Reason::ALL.len();
 /// Counters per worker in the worker counter map: [`REASONS`] rounded up, so that workers share no cache line.
-pub const REASON_STRIDE: usize = 64;
+pub const REASON_STRIDE: usize = 96;
 
 const _: () = assert!(REASONS <= REASON_STRIDE);
 

@@ -199,6 +199,7 @@ pub fn dp_link(ctx: XdpContext) -> u32 {
             Ok(report) => handle_report(params, &header, &report),
             Err(reason) => drop_frame(reason),
         },
+        Kind::Pull => handle_pull(&ctx, params, &header),
     }
 }
 
@@ -304,6 +305,35 @@ fn hold_result(ctx: &XdpContext, params: &Params, header: &Header) -> u32 {
             }
             send_result(ctx, header)
         }
+        Err(act::Refused::NoHeadroom) => drop_frame(Reason::DropLinkHeadroom),
+    }
+}
+
+/// Gives a request for work to the worker of its queue.
+#[inline(always)]
+fn handle_pull(ctx: &XdpContext, params: &Params, header: &Header) -> u32 {
+    access::take_position(header, 0);
+    // SAFETY: the helper takes no pointers and is available to XDP programs.
+    let arrival_ns = unsafe { bpf_ktime_get_ns() };
+    take_piggyback(params, header, arrival_ns);
+    let Some(interface) = maps::interface(ctx) else {
+        return drop_frame(Reason::DropLinkNoSocket);
+    };
+    let charge = Charge {
+        function: 0,
+        charged_ns: 0,
+        arrival_ns,
+        origin: Origin::Pull,
+        policy: params.policy,
+        flow: NO_FLOW,
+        number: Number::Given(0),
+    };
+    match act::queue(ctx, &interface, &charge) {
+        Ok(()) => {
+            count(Reason::PullQueued);
+            XDP_REDIRECT
+        }
+        Err(act::Refused::NoSocket) => drop_frame(Reason::DropLinkNoSocket),
         Err(act::Refused::NoHeadroom) => drop_frame(Reason::DropLinkHeadroom),
     }
 }

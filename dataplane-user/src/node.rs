@@ -31,7 +31,7 @@ use crate::process::Checks;
 use crate::reporter::{PeerAddress, Reporter};
 use crate::samples::{Exchange, FunctionSamples, Samples};
 use crate::sys::{NetDevice, PacketSocket};
-use crate::worker::{InterfaceKind, Settings, Worker, monotonic_ns};
+use crate::worker::{InterfaceKind, Pull, Settings, Way, Worker, monotonic_ns};
 use crate::xdp::{self, Mode, Object, Sizes};
 use crate::xsk::{Umem, UmemConfig, Xsk, XskConfig, ZeroCopy};
 
@@ -136,6 +136,7 @@ impl Node {
                 spin: Duration::from_nanos(config.workers.spin_ns.into()),
                 discipline: config.params(epoch).tuning.discipline,
                 patience: Duration::from_nanos(config.workers.patience_ns.into()),
+                pull: config.workers.pull.then(|| self.pull(config, &peers)),
             };
             workers.push((*cpu, self.open_worker(config, settings, functions, &exchange)?));
             exchanges.push(exchange);
@@ -166,6 +167,23 @@ impl Node {
         let log = self.object.log();
         self.reporter = Some(spawn_reporter(reporter, control, publisher, log, &self.stop_reporter, &self.draining)?);
         Ok(())
+    }
+
+    /// How workers ask the peers for work.
+    fn pull(&self, config: &Config, peers: &[PeerAddress]) -> Pull {
+        let way = |peer: &PeerAddress| {
+            let (interface, attached) =
+                (0..).zip(&self.interfaces).find(|(_, attached)| attached.device.index == peer.ifindex)?;
+            Some(Way {
+                node: peer.node,
+                interface,
+                mac: peer.mac,
+                source_mac: peer.source_mac,
+                max_frame: max_frame(&attached.device),
+            })
+        };
+        let params = config.params(1);
+        Pull { ways: peers.iter().filter_map(way).collect(), guard: params.guard != 0, tuning: params.tuning }
     }
 
     /// A worker with a socket on its queue of every interface.
@@ -322,15 +340,18 @@ impl Node {
 
     /// True when no worker has a packet and every packet sent to a peer has come back.
     fn is_quiet(&self) -> bool {
+        let workers = 0..self.tables.workers.len();
         let is_home = || {
             let count = |reason| self.object.count(reason).unwrap_or_default();
-            count(Reason::ResultReturned) + count(Reason::ResultQueued) >= count(Reason::Redirected)
+            let given = workers.clone().map(|worker| self.tables.count(worker, Reason::SentForward).load(Relaxed));
+            let back = [Reason::ResultReturned, Reason::ResultQueued, Reason::MarkTaken].map(count);
+            back.iter().sum::<u64>() >= count(Reason::Redirected) + given.sum::<u64>()
         };
         let is_idle = |worker| {
             let load = self.tables.worker_load(worker);
             load.charged_packets == load.discharged_packets
         };
-        (0..self.tables.workers.len()).all(is_idle) && is_home()
+        workers.clone().all(is_idle) && is_home()
     }
 }
 
@@ -411,13 +432,18 @@ fn fill(object: &mut Object, config: &Config, interfaces: &[Attached]) -> Result
             mac: peer.mac,
             flags: PEER_PRESENT,
             source_mac: link.device.mac,
-            max_frame: u16::try_from(link.device.mtu as usize + ETHERNET_BYTES).unwrap_or(u16::MAX),
+            max_frame: max_frame(&link.device),
         };
         object.set_peer(peer.id, link.device.index, row)?;
         let (ifindex, source_mac) = (link.device.index, link.device.mac);
         peers.push(PeerAddress { node: peer.id, ifindex, mac: peer.mac, source_mac });
     }
     Ok(peers)
+}
+
+/// Longest frame of an interface, bytes.
+fn max_frame(device: &NetDevice) -> u16 {
+    u16::try_from(device.mtu as usize + ETHERNET_BYTES).unwrap_or(u16::MAX)
 }
 
 /// When the node reports.

@@ -19,6 +19,7 @@ use std::collections::binary_heap::PeekMut;
 
 use dataplane_common::bands::{BANDS, band_of};
 use dataplane_common::hash::mix;
+use dataplane_common::pull::{CONSIDERED, Standing};
 use dataplane_common::wire::link::NO_FLOW;
 
 /// Shortest first: a nanosecond of estimated processing time weighs as much as this many of waiting. One twentieth is the
@@ -43,6 +44,11 @@ pub struct Rank {
 }
 
 impl Rank {
+    /// First come, first served.
+    pub const fn arrival(arrival_ns: u64) -> Self {
+        Self { key: arrival_ns, band: 0 }
+    }
+
     /// Shortest estimated processing time first, with ageing: the least of `EPT − waiting time / 20`.
     ///
     /// That is the order of `20 · EPT + arrival` at any time. So a packet is overtaken only by those that arrive less than 20
@@ -95,6 +101,13 @@ struct Place<T> {
     chain: u32,
 }
 
+impl<T> Place<T> {
+    /// The entry of the heap for the packet here, at `place`.
+    fn head(&self, place: u32) -> Head {
+        Head { key: self.rank.key, ticket: self.ticket, place }
+    }
+}
+
 /// The first packet of a flow, as the heap compares it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Head {
@@ -113,6 +126,8 @@ pub struct Queue<T> {
     /// The last packet of a flow, by hash.
     buckets: Box<[u32]>,
     heads: BinaryHeap<Reverse<Head>>,
+    /// Room for [`Queue::take_best`].
+    considered: Vec<Head>,
     len: u32,
     /// Packets added so far.
     tickets: u64,
@@ -137,6 +152,7 @@ impl<T> Queue<T> {
             free: if places > 0 { 0 } else { NONE },
             buckets: vec![NONE; places.next_power_of_two() as usize].into_boxed_slice(),
             heads: BinaryHeap::with_capacity(places as usize),
+            considered: Vec::with_capacity(CONSIDERED),
             len: 0,
             tickets: 0,
             waiting_ns: [0; BANDS],
@@ -153,7 +169,8 @@ impl<T> Queue<T> {
         self.len == 0
     }
 
-    /// Work that waits, ns, by band: [`band_of`] its estimated processing time for shortest first, 7 − class for class order.
+    /// Work that waits, ns, by band: [`band_of`] its estimated processing time for shortest first, 7 − class for class order, one for all in order
+    /// of arrival.
     pub fn waiting_ns(&self) -> &[u64; BANDS] {
         &self.waiting_ns
     }
@@ -174,29 +191,62 @@ impl<T> Queue<T> {
         if flow.is_ordered() && self.follow(flow, at) {
             return Ok(());
         }
-        self.heads.push(Reverse(Head { key: rank.key, ticket, place: at }));
+        self.heads.push(Reverse(self.places[at as usize].head(at)));
         Ok(())
     }
 
     /// Takes the packet that is next: of the heads of flows the one with the least rank.
     pub fn pop(&mut self) -> Option<T> {
-        let mut head = self.heads.peek_mut()?;
+        let head = self.heads.peek_mut()?;
         let at = head.0.place;
+        let next = self.places[at as usize].next;
+        if next == NONE {
+            PeekMut::pop(head);
+        } else {
+            // One way down the heap instead of two.
+            let mut head = head;
+            *head = Reverse(self.places[next as usize].head(next));
+        }
+        self.vacate(at)
+    }
+
+    /// Takes the packet for which `gain` is most, of the heads of flows; none when it is `None` for all. Looks at
+    /// [`CONSIDERED`] of them.
+    pub fn take_best(&mut self, gain: impl Fn(&T, &Standing) -> Option<u64>) -> Option<T> {
+        self.considered.clear();
+        self.considered.extend(self.heads.iter().take(CONSIDERED).map(|head| head.0));
+        self.considered.sort_unstable();
+        let mut standing = Standing { work_ns: 0, ahead_ns: 0, behind: self.len, waiting: self.len };
+        let (mut most, mut best) = (0, None);
+        for head in &self.considered {
+            let place = &self.places[head.place as usize];
+            standing.behind -= 1;
+            standing.work_ns = place.work_ns;
+            let gain = place.item.as_ref().and_then(|item| gain(item, &standing));
+            if let Some(gain) = gain.filter(|gain| best.is_none() || *gain > most) {
+                (most, best) = (gain, Some(head.place));
+            }
+            standing.ahead_ns += u64::from(place.work_ns);
+        }
+        let at = best?;
+        self.heads.retain(|head| head.0.place != at);
+        let next = self.places[at as usize].next;
+        if next != NONE {
+            self.heads.push(Reverse(self.places[next as usize].head(next)));
+        }
+        self.vacate(at)
+    }
+
+    /// Empties the place of a head, which is in the heap no more.
+    fn vacate(&mut self, at: u32) -> Option<T> {
         let place = &mut self.places[at as usize];
         let (item, flow, next) = (place.item.take(), place.flow, place.next);
         self.waiting_ns[place.rank.band as usize] -= u64::from(place.work_ns);
         self.len -= 1;
         place.next = self.free;
         self.free = at;
-        if next == NONE {
-            PeekMut::pop(head);
-            if flow.is_ordered() {
-                self.forget(flow, at);
-            }
-        } else {
-            // One way down the heap instead of two.
-            let next_place = &self.places[next as usize];
-            *head = Reverse(Head { key: next_place.rank.key, ticket: next_place.ticket, place: next });
+        if next == NONE && flow.is_ordered() {
+            self.forget(flow, at);
         }
         item
     }

@@ -277,6 +277,7 @@ fn worker(discipline: u32, tables: &Arc<Tables>, exchange: &Arc<Exchange>, close
         spin: Duration::ZERO,
         discipline,
         patience: PATIENCE,
+        pull: None,
     };
     let umem = Umem::new(&UmemConfig { frames: FRAMES, ..UmemConfig::default() }).expect("packet memory");
     let mut worker = Worker::new(settings, umem, Builtin::ALL, Arc::clone(tables), Arc::clone(exchange), samples());

@@ -100,7 +100,9 @@ pub struct Interconnect {
     pub results: u64,
     /// Load reports.
     pub reports: u64,
-    /// Bytes of forwards and results on the links, Ethernet and interconnect headers included: what a policy costs.
+    /// Requests of idle nodes for work.
+    pub requests: u64,
+    /// Bytes of forwards, results and requests on the links, Ethernet and interconnect headers included: what a policy costs.
     pub bytes: u64,
     /// Bytes of reports on the links: the same for every policy.
     pub report_bytes: u64,
@@ -116,13 +118,15 @@ impl Interconnect {
     /// Draws up the account of one run in which every packet at a port had `frame_bytes`.
     pub fn new(frame_bytes: usize, before: &Snapshot, after: &Snapshot) -> Self {
         let grown = |reason: Reason| total(after, reason) - total(before, reason);
-        let (forwards, results) = (grown(Reason::Redirected), grown(Reason::SentHome));
+        let (forwards, results) = (grown(Reason::Redirected) + grown(Reason::SentForward), grown(Reason::SentHome));
+        let requests = grown(Reason::PullQueued);
         let reports = grown(Reason::ReportTaken) + grown(Reason::DropReportOld);
         Self {
             forwards,
             results,
             reports,
-            bytes: (forwards + results) * (frame_bytes + OVERHEAD_BYTES) as u64,
+            requests,
+            bytes: (forwards + results) * (frame_bytes + OVERHEAD_BYTES) as u64 + requests * OVERHEAD_BYTES as u64,
             report_bytes: reports * REPORT_FRAME_BYTES as u64,
             frames_seen: grown(Reason::SeenLink),
             kernel_frames_min: after.links_before.rx_frames - before.links_after.rx_frames,
@@ -138,6 +142,7 @@ impl Interconnect {
     /// Adds another run's.
     pub fn add(&mut self, other: &Self) {
         self.forwards += other.forwards;
+        self.requests += other.requests;
         self.results += other.results;
         self.reports += other.reports;
         self.bytes += other.bytes;

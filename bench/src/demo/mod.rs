@@ -54,6 +54,9 @@ pub struct Options {
     /// In which order workers serve what waits.
     #[arg(long, value_enum, default_value_t = Discipline::Fifo)]
     discipline: Discipline,
+    /// Idle workers ask other nodes for work.
+    #[arg(long)]
+    pull: bool,
     /// Flows that arrive at each node.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096))]
     flows: u16,

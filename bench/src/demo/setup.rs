@@ -100,6 +100,8 @@ pub struct Setup {
     pub order: Order,
     /// In which order workers serve what waits.
     pub discipline: Discipline,
+    /// Whether idle workers ask other nodes for work.
+    pub pull: bool,
     /// Flows per node.
     pub flows: u16,
     /// Every policy runs so many times, in turns.
@@ -141,7 +143,7 @@ impl Setup {
             true => Compute::Real,
             false => Compute::Emulated,
         });
-        let policies = policies(&options.policies)?;
+        let policies = policies(&options.policies, options.pull)?;
         ensure!(options.rounds > 0, "--rounds 0: nothing to do");
         ensure!(options.seconds > 0.0 && options.seconds.is_finite(), "--seconds {}: not a duration", options.seconds);
         let pattern = options.workload;
@@ -159,6 +161,7 @@ impl Setup {
             pattern,
             order: options.order,
             discipline: options.discipline,
+            pull: options.pull,
             flows: options.flows,
             rounds: options.rounds,
             measured_s: options.seconds / f64::from(options.rounds),
@@ -209,6 +212,7 @@ impl Setup {
             idle_interval: interval,
             scheduling: self.scheduling,
             discipline: self.discipline.name().to_owned(),
+            pull: self.pull,
             extra: self.order.sections(),
             ..NodeSettings::new(policy, self.cpus[usize::from(node) - 1])
         }
@@ -229,22 +233,22 @@ fn cpu(node: usize, cores: usize) -> usize {
 }
 
 /// Why the demonstration cannot run a policy; `None` when it can.
-fn obstacle(policy: PolicyKind) -> Option<&'static str> {
+fn obstacle(policy: PolicyKind, pull: bool) -> Option<&'static str> {
     let needs = policy.needs();
     if !policy.homes().has_xdp() {
         Some("it does not run in XDP")
     } else if needs.has(Needs::PROBES) {
         Some("it needs probes, which nodes do not send")
-    } else if needs.has(Needs::PULL) {
-        Some("it needs workers that pull, and these do not")
+    } else if needs.has(Needs::PULL) && !pull {
+        Some("it needs workers that pull (--pull)")
     } else {
         None
     }
 }
 
 /// The policies of these names, each once.
-fn policies(wanted: &[String]) -> Result<Vec<String>> {
-    let runnable = || PolicyKind::ALL.iter().copied().filter(|policy| obstacle(*policy).is_none());
+fn policies(wanted: &[String], pull: bool) -> Result<Vec<String>> {
+    let runnable = || PolicyKind::ALL.iter().copied().filter(|policy| obstacle(*policy, pull).is_none());
     let mut kinds: Vec<PolicyKind> = Vec::new();
     for name in wanted {
         if name == ALL {
@@ -253,7 +257,7 @@ fn policies(wanted: &[String]) -> Result<Vec<String>> {
         }
         let names = || runnable().map(PolicyKind::name).collect::<Vec<_>>().join(", ");
         let kind = PolicyKind::from_name(name).with_context(|| format!("no policy {name}; there are {}", names()))?;
-        if let Some(why) = obstacle(kind) {
+        if let Some(why) = obstacle(kind, pull) {
             bail!("policy {name} cannot be shown here: {why}; there are {}", names());
         }
         kinds.push(kind);
@@ -379,15 +383,18 @@ mod tests {
 
     #[test]
     fn all_policies_are_those_that_nodes_without_pull_can_run() {
-        let all = policies(&["ept".to_owned(), ALL.to_owned()]).unwrap();
+        let all = policies(&["ept".to_owned(), ALL.to_owned()], false).unwrap();
         assert_eq!(all[0], "ept");
-        let runnable = PolicyKind::ALL.iter().filter(|policy| obstacle(**policy).is_none()).count();
+        let runnable = PolicyKind::ALL.iter().filter(|policy| obstacle(**policy, false).is_none()).count();
         assert_eq!(all.len(), runnable);
         assert!(DEFAULT.iter().all(|policy| all.iter().any(|name| name == policy.name())));
         for policy in PolicyKind::ALL {
-            assert_eq!(policies(&[policy.name().to_owned()]).is_ok(), obstacle(*policy).is_none(), "{policy:?}");
+            for pull in [false, true] {
+                let is_shown = policies(&[policy.name().to_owned()], pull).is_ok();
+                assert_eq!(is_shown, obstacle(*policy, pull).is_none(), "{policy:?}");
+            }
         }
-        assert_eq!(policies(&[]).unwrap(), DEFAULT.map(PolicyKind::name));
+        assert_eq!(policies(&[], false).unwrap(), DEFAULT.map(PolicyKind::name));
     }
 
     #[test]

@@ -117,7 +117,8 @@ fn order_note(outcome: &Outcome) -> String {
         Order::Flow => format!("results leave in the order of their flow, {given_up} had to go before an earlier one"),
         Order::None => "results leave in any order".to_owned(),
     };
-    format!("{} flows at each node; {kept}; workers serve {}", setup.flows, setup.discipline.name())
+    let pulling = if setup.pull { ", and ask for work when idle" } else { "" };
+    format!("{} flows at each node; {kept}; workers serve {}{pulling}", setup.flows, setup.discipline.name())
 }
 
 /// The outcome of one run of the generator, by kind of packet.

@@ -1,10 +1,10 @@
 //! Messages between nodes beside packets and reports: idle workers that ask for work, and probes of single nodes.
 //!
 //! A worker that is about to be idle asks a random node (prefetch), two more if that one has nothing to give, and rests for
-//! 10 µs before it begins again. The node asked gives the packet whose move gains most, by the same reckoning as a redirect
-//! (policies.md, 2.3 and 7.2), among those that have not been moved yet.
+//! 10 µs before it begins again. The node asked gives the packet whose move gains most ([`dataplane_common::pull`]), among
+//! those that have not been moved yet.
 
-use dataplane_common::load::Forwarding;
+use dataplane_common::pull::{CONSIDERED, Giving, Standing};
 use dataplane_common::wire::link::OVERHEAD_BYTES;
 
 use super::engine::Engine;
@@ -17,8 +17,6 @@ use super::worker::Search;
 const TRIES: u8 = 3;
 /// Rest before the next round, ns.
 const REST_NS: u64 = 10_000;
-/// Packets of a queue that are considered.
-const CONSIDERED: usize = 128;
 /// Length of a message, bytes.
 const MESSAGE_BYTES: usize = OVERHEAD_BYTES;
 
@@ -105,12 +103,9 @@ impl Engine<'_> {
         let worker = &self.nodes[usize::from(victim)].workers[longest];
         let serving_ns = worker.finish_ns().map_or(0, |finish_ns| finish_ns.saturating_sub(self.now_ns));
         let utilisation_milli = self.nodes[usize::from(victim)].signals.get().utilisation_milli;
-        let choice = Choice {
-            cost: self.rules.forwarding,
-            price_ns: price_ns(&self.rules.forwarding, utilisation_milli, self.deciding.tuning.price_milli),
-            guard: self.scenario.guard,
-        };
-        let given = choice.index(worker.queue.iter(), serving_ns);
+        let (cost, price_milli) = (self.rules.forwarding, self.deciding.tuning.price_milli);
+        let giving = Giving::new(cost, utilisation_milli, price_milli, self.scenario.guard);
+        let given = choose(&giving, worker.queue.iter(), serving_ns);
         let given = given.and_then(|index| self.nodes[usize::from(victim)].workers[longest].give(index));
         let Some(waiting) = given else {
             self.send_message(Kind::Refusal, (victim, request.source), usize::from(request.worker), request.life);
@@ -188,77 +183,49 @@ impl Engine<'_> {
     }
 }
 
-/// What moving a packet must gain beyond its cost, because it burns CPU time of the cluster, ns.
-fn price_ns(cost: &Forwarding, utilisation_milli: u32, price_milli: u32) -> i64 {
-    let busy = u64::from(utilisation_milli.min(990));
-    let per_packet = cost.cpu_ns() * busy / (1000 - busy);
-    i64::try_from(per_packet * u64::from(price_milli) / 1000).unwrap_or(i64::MAX)
-}
-
-/// How a node chooses the packet that it gives away.
-struct Choice {
-    cost: Forwarding,
-    price_ns: i64,
-    guard: bool,
-}
-
-impl Choice {
-    /// Position of the packet whose move to an idle worker gains most, `serving_ns` of work being ahead of all.
-    fn index<'q>(&self, queue: impl ExactSizeIterator<Item = &'q Waiting>, serving_ns: u64) -> Option<usize> {
-        let waiting = queue.len() as i64;
-        let [send, receive, wire] = [self.cost.send_ns, self.cost.receive_ns, self.cost.wire_ns].map(i64::from);
-        let mut ahead = i64::try_from(serving_ns).unwrap_or(i64::MAX / 2);
-        let (mut most, mut best) = (self.price_ns, None);
-        for (index, packet) in queue.enumerate().take(CONSIDERED) {
-            let work = i64::from(packet.charged_ns);
-            // It no longer waits here, those behind it no longer wait for it, and all wait while it is sent.
-            let behind = waiting - 1 - index as i64;
-            let gain = ahead - (send + wire + receive) + behind * work - waiting * send;
-            let may_move = !packet.is_redirected && (!self.guard || work > send + receive);
-            if may_move && gain > most {
-                (most, best) = (gain, Some(index));
-            }
-            ahead += work;
+/// Position of the packet whose move to an idle worker gains most, `serving_ns` of work being ahead of all.
+fn choose<'q>(giving: &Giving, queue: impl ExactSizeIterator<Item = &'q Waiting>, serving_ns: u64) -> Option<usize> {
+    let waiting = queue.len() as u32;
+    let (mut ahead_ns, mut most, mut best) = (serving_ns, 0, None);
+    for (index, packet) in queue.enumerate().take(CONSIDERED) {
+        let behind = waiting - 1 - index as u32;
+        let standing = Standing { work_ns: packet.charged_ns, ahead_ns, behind, waiting };
+        let gain = giving.gain_ns(&standing).filter(|gain| !packet.is_redirected && (best.is_none() || *gain > most));
+        if let Some(gain) = gain {
+            (most, best) = (gain, Some(index));
         }
-        best
+        ahead_ns += u64::from(packet.charged_ns);
     }
+    best
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::queue::Queue;
     use super::*;
+    use dataplane_common::load::Forwarding;
     use dataplane_common::tuning::FIFO;
 
-    const COST: Forwarding = Forwarding { send_ns: 500, receive_ns: 500, wire_ns: 2_000, wire_ns_per_byte_q16: 0 };
-
-    fn choose(packets: &[(u32, bool)], serving_ns: u64, price_ns: i64) -> Option<usize> {
+    fn chosen(packets: &[(u32, bool)], serving_ns: u64) -> Option<usize> {
+        let cost = Forwarding { send_ns: 500, receive_ns: 500, wire_ns: 2_000, wire_ns_per_byte_q16: 0 };
         let mut queue = Queue::new(FIFO, true);
         for (number, (charged_ns, is_redirected)) in (0..).zip(packets) {
             queue.push(0, number, (*charged_ns, number, 0), *is_redirected);
         }
-        Choice { cost: COST, price_ns, guard: true }.index(queue.iter(), serving_ns)
+        choose(&Giving::new(cost, 0, 2_000, true), queue.iter(), serving_ns)
     }
 
     #[test]
     fn the_packet_that_relieves_most_is_given() {
-        assert_eq!(choose(&[(10_000, false)], 20_000, 0), Some(0));
-        assert_eq!(choose(&[(2_000, false), (30_000, false), (2_000, false)], 5_000, 0), Some(1), "the elephant");
-        assert_eq!(choose(&[(9_000, false), (9_000, false), (9_000, false)], 0, 0), Some(0), "two wait behind it");
+        assert_eq!(chosen(&[(10_000, false)], 20_000), Some(0));
+        assert_eq!(chosen(&[(2_000, false), (30_000, false), (2_000, false)], 5_000), Some(1), "the elephant");
+        assert_eq!(chosen(&[(9_000, false), (9_000, false), (9_000, false)], 0), Some(0), "two wait behind it");
     }
 
     #[test]
     fn nothing_is_given_that_gains_nothing() {
-        assert_eq!(choose(&[], 90_000, 0), None);
-        assert_eq!(choose(&[(10_000, false)], 3_000, 0), None, "it would start here sooner");
-        assert_eq!(choose(&[(10_000, false)], 20_000, 50_000), None, "the price");
-        assert_eq!(choose(&[(900, false)], 90_000, 0), None, "the guard");
-        assert_eq!(choose(&[(10_000, true)], 90_000, 0), None, "moved before");
-    }
-
-    #[test]
-    fn the_price_grows_with_utilisation() {
-        let price = |milli| price_ns(&COST, milli, 2000);
-        assert_eq!((price(0), price(500), price(800), price(1000)), (0, 2_000, 8_000, 198_000));
+        assert_eq!(chosen(&[], 90_000), None);
+        assert_eq!(chosen(&[(10_000, false)], 3_000), None, "it would start here sooner");
+        assert_eq!(chosen(&[(10_000, true)], 20_000), None, "moved before");
     }
 }

@@ -154,6 +154,8 @@ pub struct NodeSettings {
     pub spin: Duration,
     /// In which order workers serve what waits.
     pub discipline: String,
+    /// Idle workers ask peers for work.
+    pub pull: bool,
     /// Time between two load reports under load.
     pub report_interval: Duration,
     /// Time between two load reports without load.
@@ -182,6 +184,7 @@ impl NodeSettings {
             cpus: vec![cpu],
             spin: Duration::from_micros(20),
             discipline: "fifo".to_owned(),
+            pull: false,
             report_interval: Duration::from_micros(100),
             idle_interval: Duration::from_millis(1),
             send: Duration::from_micros(2),
@@ -375,10 +378,11 @@ impl Plan {
             ));
         }
         add(format!(
-            "[workers]\ncpus = {:?}\nspin = \"{}\"\ndiscipline = \"{}\"\n",
+            "[workers]\ncpus = {:?}\nspin = \"{}\"\ndiscipline = \"{}\"\npull = {}\n",
             settings.cpus,
             format_duration(settings.spin),
-            settings.discipline
+            settings.discipline,
+            settings.pull
         ));
         add(format!(
             "[policy]\nname = \"{}\"\nmargin = \"{}\"\nthesis = {}\n",

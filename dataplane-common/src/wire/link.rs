@@ -14,7 +14,8 @@
 //! ```
 //!
 //! A *forward* carries a packet to the node that shall compute it, a *result* carries it back to the node of arrival, a
-//! *report* ([`Report`]) carries no frame. All three carry the sender's load ([`Carried`]).
+//! *report* ([`Report`]) and a *pull*, by which an idle node asks for work, carry no frame. All carry the sender's load
+//! ([`Carried`]).
 
 use super::ip::ETHERNET_BYTES;
 use crate::packet::Packet;
@@ -45,6 +46,8 @@ pub enum Kind {
     Result = 2,
     /// The sender's load.
     Report = 3,
+    /// A request of an idle node for work.
+    Pull = 4,
 }
 
 impl Kind {
@@ -54,6 +57,7 @@ impl Kind {
             1 => Some(Self::Forward),
             2 => Some(Self::Result),
             3 => Some(Self::Report),
+            4 => Some(Self::Pull),
             _ => None,
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use dataplane_common::load::WorkerLoad;
+use dataplane_common::load::{self, Word, WorkerLoad};
 use dataplane_common::maps::{FlowRow, FunctionRow, LoadRow, MetaRow, QueueRow, SignalsRow, SlotRow, WorkerRow};
 use dataplane_common::reason::{REASON_STRIDE, Reason};
 
@@ -45,6 +45,13 @@ impl Tables {
     pub fn worker_load(&self, worker: u32) -> WorkerLoad {
         let row = self.workers.row(worker);
         WorkerLoad::read(|offset| row.word(offset).load(Acquire))
+    }
+}
+
+impl load::Row for Row<'_, LoadRow> {
+    #[inline]
+    fn word(&self, word: Word) -> u64 {
+        Row::word(self, word as usize).load(Acquire)
     }
 }
 

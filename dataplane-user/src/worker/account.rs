@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use dataplane_common::bands::Behind;
 use dataplane_common::maps::{QueueRow, WorkerRow};
 use dataplane_common::meta::Metadata;
+use dataplane_common::tuning::FIFO;
 
 use super::{Worker, monotonic_ns};
 use crate::maps::tables::{add_own, pair, set};
@@ -78,6 +79,9 @@ impl<P: Port> Worker<P> {
     /// The packet in service runs before everything that comes. Half of its charge counts, which on average is left of it.
     pub(super) fn show_behind(&self, serving_ns: u32) {
         let Some(queue) = &self.queue else { return };
+        if self.settings.discipline == FIFO {
+            return;
+        }
         let mut waiting_ns = *queue.waiting_ns();
         waiting_ns[0] += u64::from(serving_ns / 2);
         let row = self.tables.workers.row(self.settings.worker);

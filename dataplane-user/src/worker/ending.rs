@@ -8,7 +8,6 @@ use dataplane_common::wire::ip::ETHERNET_BYTES;
 use dataplane_common::wire::link::{Header, Kind, OVERHEAD_BYTES};
 
 use super::{InterfaceKind, Worker, monotonic_ns};
-use crate::maps::tables::add_own;
 use crate::port::Port;
 use crate::resequence::Offered;
 use crate::xsk::Frame;
@@ -45,25 +44,14 @@ impl<P: Port> Worker<P> {
     pub(super) fn finish_dropped(&mut self, metadata: &Metadata, socket: usize, mut frame: Frame, reason: Reason) {
         self.count(reason);
         if metadata.origin == Origin::Peer && self.mark_result(&mut frame, metadata) {
-            self.send_mark(socket, frame);
+            // Whoever waits for one that is lost here waits no longer than for one that is lost on the way.
+            if self.send_alone(socket, frame) {
+                self.count(Reason::NoteMarkSent);
+            }
         } else {
             self.umem.release(frame);
             self.finish(metadata, None);
         }
-    }
-
-    /// Sends a mark by itself, because the frames of a batch are counted as results.
-    fn send_mark(&mut self, socket: usize, frame: Frame) {
-        self.flush_all();
-        let to = &mut self.sockets[socket];
-        let Err(full) = to.outgoing.push(frame) else {
-            let sent = to.port.transmit(&mut self.umem, &mut to.outgoing);
-            to.port.kick();
-            add_own(self.tables.count(self.settings.worker, Reason::NoteMarkSent), sent as u64);
-            // Whoever waits for it waits no longer than for a mark that is lost on the way.
-            return self.sockets[socket].outgoing.release_all(&mut self.umem);
-        };
-        self.umem.release(full.0);
     }
 
     /// Takes a result, or the mark of a packet without one, that came back from a peer before its turn.

@@ -8,11 +8,13 @@
 //!                          (account.rs)     (order.rs)     (serve.rs, process.rs)         observe
 //! ```
 //!
-//! Results of ordered flows leave in the order of their packets (ending.rs). In order of arrival there is no queue: packets are served as they are taken.
+//! Results of ordered flows leave in the order of their packets (ending.rs). In order of arrival there is no queue: packets are
+//! served as they are taken, unless idle peers may ask for some (pull.rs).
 
 mod account;
 mod ending;
 mod order;
+mod pull;
 mod serve;
 
 use std::sync::Arc;
@@ -37,6 +39,8 @@ use crate::samples::{Exchange, Samples};
 use crate::xsk::{Batch, Frame, Umem};
 use account::Due;
 use ending::Ending;
+use pull::Pulling;
+pub use pull::{Pull, Way};
 use serve::{Function, Outcome};
 
 /// Frames taken from a socket at once.
@@ -50,6 +54,8 @@ const TRANSMIT_TRIES: usize = 16;
 const HOUSEKEEPING: Duration = Duration::from_millis(50);
 /// Longest sleep; bounds how late a stop is seen.
 const SLEEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
+/// As [`SLEEP`], for a worker that looks for work at others: about the time between two reports.
+const LOOKOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000 };
 /// As [`SLEEP`], while results are held.
 const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000 };
 
@@ -71,6 +77,8 @@ pub struct Settings {
     pub discipline: u32,
     /// How long a result waits for one before it in its flow, before that is given up.
     pub patience: Duration,
+    /// Whether and where the worker asks for work when it has none.
+    pub pull: Option<Pull>,
 }
 
 /// Whether an interface leads outside or to peers.
@@ -121,6 +129,8 @@ pub struct Worker<P> {
     queue: Option<Queue<Taken>>,
     /// Results that wait for others of their flow.
     held: Resequencer<Ending>,
+    /// How it asks for work.
+    pulling: Option<Pulling>,
     clock: quanta::Clock,
     results: u32,
     stop: Arc<AtomicBool>,
@@ -147,7 +157,8 @@ impl<P: Port> Worker<P> {
             .collect();
         let clock = quanta::Clock::new();
         let last_housekeeping = clock.now();
-        let queue = order::queue(settings.discipline, umem.frames());
+        let queue = order::queue(settings.discipline, umem.frames(), settings.pull.is_some());
+        let pulling = settings.pull.clone().map(Pulling::new);
         // Most of the memory stays for packets that arrive.
         let places = u16::try_from(umem.frames() / 4).unwrap_or(u16::MAX);
         let held = Resequencer::new(places, settings.patience.as_nanos() as u64);
@@ -162,6 +173,7 @@ impl<P: Port> Worker<P> {
             incoming: Batch::new(BATCH),
             queue,
             held,
+            pulling,
             clock,
             results: 0,
             stop: Arc::default(),
@@ -248,6 +260,7 @@ impl<P: Port> Worker<P> {
                 }
                 continue;
             }
+            self.ask_for_work();
             let since = *idle_since.get_or_insert_with(|| self.clock.now());
             if since.elapsed() < self.settings.spin {
                 std::hint::spin_loop();
@@ -275,7 +288,11 @@ impl<P: Port> Worker<P> {
             }
         });
         // The turn of a held result comes by another thread's or the XDP program's doing, which wakes nobody.
-        let longest = if self.held.is_empty() { &SLEEP } else { &NAP };
+        let longest = match (self.held.is_empty(), self.pulling.is_some()) {
+            (false, _) => &NAP,
+            (true, true) => &LOOKOUT,
+            (true, false) => &SLEEP,
+        };
         // A failed or interrupted poll only means that the next step comes early.
         let _ = rustix::event::poll(&mut polled[..count], Some(longest));
     }
@@ -318,6 +335,7 @@ impl<P: Port> Worker<P> {
             Origin::Port => Reason::SeenLocal,
             Origin::Peer => Reason::SeenForwarded,
             Origin::Result => Reason::SeenResult,
+            Origin::Pull => Reason::SeenPull,
         });
         let due = self.settle(socket, &metadata);
         Some(Taken { frame, metadata, due, socket })
@@ -332,6 +350,12 @@ impl<P: Port> Worker<P> {
             self.take_result(frame, &metadata);
             return 0;
         }
+        if metadata.origin == Origin::Pull {
+            self.end_service(due);
+            self.take_pull(frame);
+            return 0;
+        }
+        self.ask_early(metadata.charged_ns);
         if metadata.charged_ns >= SEND_AT_ONCE_NS {
             // Results of short packets do not wait for a long one.
             self.flush_all();

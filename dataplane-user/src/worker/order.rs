@@ -14,11 +14,12 @@ use crate::queue::{Flow, Full, Queue, Rank};
 /// Two clocks of the kernel are compared, so an arrival may seem to lie ahead: by up to this, ns, it is understood.
 const CLOCK_SLACK_NS: u64 = 1 << 20;
 
-/// The queue of a worker of `frames` frames that serves in this order; `None` in order of arrival, which needs none.
+/// The queue of a worker of `frames` frames that serves in this order; `None` in order of arrival, which needs none unless
+/// others take packets out of it.
 ///
 /// Every packet lies in a frame, so there is a place for each.
-pub(super) fn queue(discipline: u32, frames: u32) -> Option<Queue<Taken>> {
-    matches!(discipline, SHORTEST | CLASS).then(|| Queue::new(frames))
+pub(super) fn queue(discipline: u32, frames: u32, pulls: bool) -> Option<Queue<Taken>> {
+    (pulls || matches!(discipline, SHORTEST | CLASS)).then(|| Queue::new(frames))
 }
 
 impl<P: Port> Worker<P> {
@@ -71,8 +72,8 @@ impl<P: Port> Worker<P> {
 
     /// Has a packet wait for its turn; gives it back if it is to be served now. `now_ns` is a time after it was received.
     pub(super) fn enqueue(&mut self, taken: Taken, now_ns: u64) -> Option<Taken> {
-        // A result is no work.
-        if self.queue.is_none() || taken.metadata.origin == Origin::Result {
+        // A result or a request is no work.
+        if self.queue.is_none() || matches!(taken.metadata.origin, Origin::Result | Origin::Pull) {
             return Some(taken);
         }
         let (flow, rank) = (self.flow_of(&taken), self.rank_of(&taken, now_ns));
@@ -97,10 +98,10 @@ impl<P: Port> Worker<P> {
 
     fn rank_of(&self, taken: &Taken, now_ns: u64) -> Rank {
         let arrival_ns = taken.metadata.arrival_ns(now_ns + CLOCK_SLACK_NS);
-        if self.settings.discipline == CLASS {
-            Rank::class(self.class_of(taken), arrival_ns)
-        } else {
-            Rank::shortest(taken.metadata.charged_ns, arrival_ns)
+        match self.settings.discipline {
+            CLASS => Rank::class(self.class_of(taken), arrival_ns),
+            SHORTEST => Rank::shortest(taken.metadata.charged_ns, arrival_ns),
+            _ => Rank::arrival(arrival_ns),
         }
     }
 

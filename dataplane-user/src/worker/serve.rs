@@ -4,12 +4,12 @@ use std::mem::offset_of;
 use std::sync::atomic::Ordering::Relaxed;
 
 use dataplane_common::estimate::Estimator;
-use dataplane_common::load::{Received, saturate};
-use dataplane_common::maps::{FunctionRow, LoadRow, WorkerRow};
+use dataplane_common::load::saturate;
+use dataplane_common::maps::{FunctionRow, WorkerRow};
 use dataplane_common::meta::{Metadata, Origin};
 use dataplane_common::reason::Reason;
 use dataplane_common::wire::ip::ETHERNET_BYTES;
-use dataplane_common::wire::link::{Carried, Header, Kind, NO_FLOW, OVERHEAD_BYTES};
+use dataplane_common::wire::link::{Header, Kind, NO_FLOW, OVERHEAD_BYTES};
 
 use super::{Worker, monotonic_ns};
 use crate::functions::Builtin;
@@ -48,7 +48,7 @@ impl<P: Port> Worker<P> {
                 Some((header, inner)) => (Some(header), inner),
                 None => return (Outcome::Drop(frame, Reason::DropMetadata), 0),
             },
-            Origin::Result => return (Outcome::Drop(frame, Reason::DropMetadata), 0),
+            Origin::Result | Origin::Pull => return (Outcome::Drop(frame, Reason::DropMetadata), 0),
         };
         let active = match process::validate(inner, function.builtin, self.settings.checks) {
             Ok(active) => active,
@@ -93,9 +93,6 @@ impl<P: Port> Worker<P> {
     fn result_header(&mut self, forward: &Header, metadata: &Metadata, took_ns: u32) -> Header {
         self.results = self.results.wrapping_add(1);
         let now_ns = monotonic_ns();
-        let here = self.tables.worker_load(self.settings.worker).here(now_ns);
-        let home = self.tables.load.row(u32::from(forward.source));
-        let received = Received::from_word(home.word(offset_of!(LoadRow, received_ns)).load(Relaxed));
         Header {
             kind: Kind::Result,
             source: self.settings.node,
@@ -103,13 +100,7 @@ impl<P: Port> Worker<P> {
             epoch: self.settings.epoch,
             sequence: self.results,
             position_ns: took_ns,
-            load: Carried {
-                stamp_us: (now_ns >> 10) as u32,
-                backlog_ns: here.backlog_ns,
-                received_ns: received.position_ns,
-                received_epoch: received.epoch as u16,
-                queued: Carried::queued_of(here.queued_milli),
-            },
+            load: self.carried(forward.source, now_ns),
             spent_ns: saturate(now_ns.saturating_sub(metadata.arrival_ns(now_ns))),
             ..*forward
         }

@@ -39,6 +39,8 @@ const LINK: usize = 1;
 mod ending;
 #[path = "order_tests.rs"]
 mod order;
+#[path = "pull_tests.rs"]
+mod pull;
 
 /// Rings without a kernel behind them.
 #[derive(Debug)]
@@ -136,6 +138,7 @@ impl Rig {
             spin: Duration::ZERO,
             discipline,
             patience: PATIENCE,
+            pull: None,
         };
         let functions = Builtin::ALL;
         let tables = Arc::new(tables(4, WORKER + 1, 3, functions.len() as u32));
@@ -693,7 +696,7 @@ mod drops {
         let good = rig.metadata(PORT, charged, Builtin::Forward);
         let (ours, peers) = (good.emit(), Metadata { origin: Origin::Peer, ..good }.emit());
         let origin_at = (0..METADATA_BYTES).find(|at| ours[*at] != peers[*at]).unwrap();
-        for (at, byte) in [(0, 0), (1, 0), (origin_at, 3)] {
+        for (at, byte) in [(0, 0), (1, 0), (origin_at, 4)] {
             let bad = with(ours.to_vec(), at, &[byte]);
             assert!(rig.kernels[PORT].deliver_with_metadata(&bad, &frame));
         }

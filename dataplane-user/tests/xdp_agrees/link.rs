@@ -46,7 +46,7 @@ fn frame(random: &mut Random, rows: &[LoadRow]) -> Vec<u8> {
     let header = Interconnect {
         mac: [[2; 6], [4; 6]],
         version: if random.once_in(20) { random.word() as u8 } else { 2 },
-        kind: if random.once_in(20) { random.word() as u8 } else { 1 + random.below(3) as u8 },
+        kind: if random.once_in(20) { random.word() as u8 } else { 1 + random.below(4) as u8 },
         hops: if random.once_in(20) { random.word() as u8 } else { 1 },
         source,
         destination: if random.once_in(20) { random.word() as u16 } else { NODE },
@@ -213,6 +213,7 @@ impl Subject {
             .map(|now_ns| match (header.kind, report) {
                 (Kind::Forward, _) => self.forward(run, &header, now_ns),
                 (Kind::Report, Ok(report)) => self.report(&header, &report, now_ns),
+                (Kind::Pull, _) => self.pull(run, &header, now_ns),
                 _ => self.result(run, &header, now_ns),
             })
             .collect()
@@ -245,6 +246,22 @@ impl Subject {
             ..record(Origin::Peer, charged_ns, now_ns, NO_FLOW, 0)
         };
         let words = words(header.source, &row, &signals);
+        Expected { end: End::Queued(record, Number::Given), counted, words, turns: 0 }
+    }
+
+    fn pull(&self, run: &Run<'_>, header: &Header, now_ns: u64) -> Expected {
+        let (mut row, mut signals) = (self.row(header), self.signals);
+        receive(&mut row, header, 0);
+        let mut counted = vec![Reason::SeenLink];
+        self.take_piggyback(&mut row, &mut signals, header, now_ns, &mut counted);
+        let words = words(header.source, &row, &signals);
+        if run.at.interface == STRANGER {
+            counted.push(Reason::DropLinkNoSocket);
+            return Expected { end: End::Left(XDP_DROP), counted, words, turns: 0 };
+        }
+        counted.push(Reason::PullQueued);
+        let policy = self.params.policy as u8;
+        let record = Metadata { policy, ..record(Origin::Pull, 0, now_ns, NO_FLOW, 0) };
         Expected { end: End::Queued(record, Number::Given), counted, words, turns: 0 }
     }
 
@@ -429,7 +446,7 @@ fn clocks(run: &Run<'_>, header: &Header, report: Option<Report>) -> Vec<u64> {
     if let Some(now_ns) = told.into_iter().find(|time| (from..=to).contains(time)) {
         return vec![now_ns];
     }
-    if header.kind == Kind::Forward && !run.outcome.metadata.is_empty() {
+    if matches!(header.kind, Kind::Forward | Kind::Pull) && !run.outcome.metadata.is_empty() {
         return run.clocks();
     }
     (from >> 10..=to >> 10).map(|us| (us << 10).clamp(from, to)).collect()

@@ -343,6 +343,18 @@ impl Case {
         })
     }
 
+    /// Given to the worker as a request for work.
+    pub fn asks(self) -> Self {
+        let (origin, numbered) = (Origin::Pull, Numbered::No);
+        self.noting(Reason::PullQueued).ends(End::Queued {
+            function: 0,
+            charged_ns: 0,
+            origin,
+            numbered,
+            arrival_ns: 0,
+        })
+    }
+
     /// Sent to a node.
     pub fn goes_to(self, to: u16, type_id: u16, charged_ns: u32) -> Self {
         let row = peer(to);

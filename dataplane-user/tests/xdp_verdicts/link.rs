@@ -4,7 +4,7 @@ use dataplane_common::policy::PolicyKind;
 use dataplane_common::reason::Reason::*;
 
 use super::case::{ABSENT, Case, FAR, LIMIT_NS, NEAR, NODE, ROUNDS, TIMED, check, furnish, node, params};
-use super::peer::{BODY, FORWARD, HEADER, PEER_EPOCH, REPORT, RESULT, inner, received, received_frames};
+use super::peer::{BODY, FORWARD, HEADER, PEER_EPOCH, PULL, REPORT, RESULT, inner, received, received_frames};
 use crate::support::frames::{Interconnect, with};
 use crate::support::node::{STRANGER, inside};
 use crate::support::words::two;
@@ -38,7 +38,7 @@ fn every_defect_of_the_header_is_named() {
     inside("every_defect_of_the_header_is_named", |site| {
         let mut node = node(site, PolicyKind::EptErl);
         let mut cases = Vec::new();
-        for kind in [FORWARD, RESULT, REPORT] {
+        for kind in [FORWARD, RESULT, REPORT, PULL] {
             let header = Interconnect { kind, ..HEADER };
             let mut bad = |name: &str, header: Interconnect, reason| {
                 cases.push(Case::link(&format!("{name}, kind {kind}"), header.frame(&inner())).drops(reason));
@@ -59,10 +59,37 @@ fn every_defect_of_the_header_is_named() {
             bad("destination before source", Interconnect { destination: 0, source: 4, ..header }, DropLinkDestination);
             bad("version before all", Interconnect { version: 9, hops: 0, destination: 0, ..header }, DropLinkVersion);
         }
-        for kind in [0, 4, 255] {
+        for kind in [0, 5, 255] {
             cases.push(Case::link("kind", Interconnect { kind, ..HEADER }.frame(&inner())).drops(DropLinkKind));
         }
         check(&mut node, &cases);
+    });
+}
+
+#[test]
+fn requests_for_work_go_to_the_worker_of_their_queue() {
+    inside("requests_for_work_go_to_the_worker_of_their_queue", |site| {
+        let mut with_sockets = node(site, PolicyKind::EptErl);
+        let header = Interconnect { kind: PULL, charged_ns: 0, ..HEADER };
+        let request =
+            |name: &str, frame| Case::link(name, frame).changes(received(NEAR), two(HEADER.position_ns, PEER_EPOCH));
+        let padded = [header.frame(&[]), vec![0; 40]].concat();
+        check(
+            &mut with_sockets,
+            &[
+                request("a request", header.frame(&[])).asks(),
+                request("padded", padded).asks(),
+                request("on queue 1", header.frame(&[])).queue(1).asks(),
+                request("on a queue without a worker", header.frame(&[])).queue(2).drops(DropLinkNoSocket),
+                request("no room for metadata", header.frame(&[])).metadata(200).drops(DropLinkHeadroom),
+                request("on an interface that is none of the node's", header.frame(&[]))
+                    .on(STRANGER)
+                    .drops(DropLinkNoSocket),
+            ],
+        );
+        let mut without = site.node_without_sockets(params(PolicyKind::Local));
+        furnish(&mut without);
+        check(&mut without, &[request("no socket", header.frame(&[])).drops(DropLinkNoSocket)]);
     });
 }
 

@@ -11,6 +11,7 @@ use crate::support::words::Place;
 pub const FORWARD: u8 = 1;
 pub const RESULT: u8 = 2;
 pub const REPORT: u8 = 3;
+pub const PULL: u8 = 4;
 /// The peer's boot.
 pub const PEER_EPOCH: u32 = 900;
 

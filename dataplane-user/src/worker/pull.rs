@@ -1,0 +1,287 @@
+//! Work for idle nodes: a worker without packets asks a peer where some wait, and a worker that is asked gives away the packet
+//! whose move gains most ([`dataplane_common::pull`]).
+//!
+//! Asking costs a frame each way and happens only while a worker is idle, or about to be. A request that brings nothing is not
+//! answered; its sender asks again, another peer if there is a better one, after a rest.
+
+use std::mem::offset_of;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+
+use dataplane_common::decay::Rate;
+use dataplane_common::load::{Forwarding, Received, Row as _, pressed, saturate};
+use dataplane_common::maps::{FunctionRow, LoadRow, SignalsRow};
+use dataplane_common::meta::{Metadata, Origin};
+use dataplane_common::pull::Giving;
+use dataplane_common::reason::Reason;
+use dataplane_common::tuning::Tuning;
+use dataplane_common::wire::ip::ETHERNET_BYTES;
+use dataplane_common::wire::link::{Carried, Header, Kind, NO_FLOW, OVERHEAD_BYTES, emit_ethernet};
+
+use super::{Taken, Worker, monotonic_ns};
+use crate::port::Port;
+use crate::xsk::Frame;
+
+/// Packets that must wait or be in service at a peer's worker for it to be asked, thousandths: the one in service stays.
+const BUSY_MILLI: u32 = 2_000;
+/// Rest between two requests, ns.
+const REST_NS: u64 = 20_000;
+
+/// A peer, and the way to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// The peer's id.
+    pub node: u16,
+    /// The node's index of the interface that leads there.
+    pub interface: u32,
+    /// The peer's MAC address.
+    pub mac: [u8; 6],
+    /// That interface's MAC address.
+    pub source_mac: [u8; 6],
+    /// Longest frame of that interface, Ethernet header included, bytes.
+    pub max_frame: u16,
+}
+
+/// What a worker that pulls knows.
+#[derive(Clone, Debug)]
+pub struct Pull {
+    /// The peers.
+    pub ways: Box<[Way]>,
+    /// Packets shorter than a move costs are not moved.
+    pub guard: bool,
+    /// The settings of the policies.
+    pub tuning: Tuning,
+}
+
+/// What a worker that pulls remembers.
+#[derive(Debug)]
+pub(super) struct Pulling {
+    setup: Pull,
+    /// When the next request may be sent, ns.
+    next_ns: u64,
+    /// The peer looked at first next time, so that equals take turns.
+    first: usize,
+}
+
+impl Pulling {
+    pub(super) fn new(setup: Pull) -> Self {
+        Self { setup, next_ns: 0, first: 0 }
+    }
+
+    /// The next request may be sent at once.
+    #[cfg(test)]
+    pub(super) fn rest_over(&mut self) {
+        self.next_ns = 0;
+    }
+}
+
+impl<P: Port> Worker<P> {
+    /// Asks a peer for work, if one has some to give away and the last request is long enough ago.
+    pub(super) fn ask_for_work(&mut self) {
+        let Some(pulling) = &mut self.pulling else { return };
+        let now_ns = monotonic_ns();
+        if now_ns < pulling.next_ns {
+            return;
+        }
+        let way = busiest(&pulling.setup.ways, pulling.first, |node| {
+            let row = self.tables.load.row(u32::from(node));
+            let busy = row.is_candidate(now_ns) && row.queued_milli() >= BUSY_MILLI && row.queued_milli() < u32::MAX;
+            busy.then(|| row.backlog_ns())
+        });
+        pulling.first += 1;
+        pulling.next_ns = now_ns + REST_NS;
+        if let Some(way) = way {
+            self.request(&way, now_ns);
+        }
+    }
+
+    /// Before a packet is served behind which nothing waits: asks if it is over before an answer can come.
+    pub(super) fn ask_early(&mut self, charged_ns: u32) {
+        if self.pulling.is_some() && self.queue.as_ref().is_some_and(crate::queue::Queue::is_empty) {
+            let cost = self.forwarding();
+            let lead_ns = 2 * u64::from(cost.transit_ns(OVERHEAD_BYTES)) + u64::from(cost.send_ns);
+            if u64::from(charged_ns) <= lead_ns {
+                self.ask_for_work();
+            }
+        }
+    }
+
+    fn request(&mut self, way: &Way, now_ns: u64) {
+        let Some(mut frame) = self.umem.allocate() else { return };
+        // Frames are longer than that.
+        if frame.set_len(OVERHEAD_BYTES).is_err() {
+            return self.umem.release(frame);
+        }
+        let header = Header {
+            kind: Kind::Pull,
+            hops: 1,
+            source: self.settings.node,
+            destination: way.node,
+            epoch: self.settings.epoch,
+            sequence: 0,
+            charged_ns: 0,
+            position_ns: self.tables.load.row(u32::from(way.node)).word(offset_of!(LoadRow, sent_ns)).load(Relaxed)
+                as u32,
+            length: 0,
+            type_id: 0,
+            port: 0,
+            flow: NO_FLOW,
+            arrival_ns: now_ns,
+            flow_sequence: 0,
+            load: self.carried(way.node, now_ns),
+            spent_ns: 0,
+        };
+        self.write_header(&mut frame, way, &header);
+        if self.send_alone(way.interface as usize, frame) {
+            self.count(Reason::NotePullSent);
+        }
+    }
+
+    /// Answers a request with a packet, if one waits whose move gains anything.
+    pub(super) fn take_pull(&mut self, frame: Frame) {
+        let header = Header::parse(self.umem.bytes(&frame), ETHERNET_BYTES);
+        self.umem.release(frame);
+        let Some(node) = header.ok().filter(|header| header.kind == Kind::Pull).map(|header| header.source) else {
+            return self.count(Reason::DropMetadata);
+        };
+        let given = self.choose_for(node);
+        self.count(if given.is_some() { Reason::PullAnswered } else { Reason::PullRefused });
+        if let Some((taken, way)) = given {
+            self.give(taken, &way);
+        }
+    }
+
+    /// The packet that `node` shall have, out of the queue, and the way there.
+    fn choose_for(&mut self, node: u16) -> Option<(Taken, Way)> {
+        let cost = self.forwarding();
+        let signals = self.tables.signals.row(0).word(offset_of!(SignalsRow, utilisation_milli)).load(Relaxed);
+        let setup = &self.pulling.as_ref()?.setup;
+        let way = setup.ways.iter().find(|way| way.node == node).copied()?;
+        let giving = Giving::new(cost, signals as u32, setup.tuning.price_milli, setup.guard);
+        let taken = self.queue.as_mut()?.take_best(|taken, standing| {
+            // A packet moves once. The frame has room in front for the header, where its metadata was.
+            let fits = taken.frame.len() + OVERHEAD_BYTES <= usize::from(way.max_frame)
+                && taken.frame.headroom() >= OVERHEAD_BYTES;
+            if taken.metadata.origin == Origin::Port && fits { giving.gain_ns(standing) } else { None }
+        })?;
+        Some((taken, way))
+    }
+
+    /// Sends a packet that waited here to the node that asked for it.
+    fn give(&mut self, taken: Taken, way: &Way) {
+        let Taken { mut frame, metadata, due, socket } = taken;
+        let length = frame.len() as u16;
+        if frame.push_front(OVERHEAD_BYTES).is_err() {
+            // Not so: `choose_for` has looked. But the packet is counted and its turn passes on.
+            self.end_service(due);
+            return self.finish_dropped(&metadata, socket, frame, Reason::DropTxFull);
+        }
+        let now_ns = monotonic_ns();
+        let header = self.forward_header(&metadata, way.node, (length, socket as u16), now_ns);
+        self.write_header(&mut frame, way, &header);
+        self.end_service(due);
+        if self.send_alone(way.interface as usize, frame) {
+            self.count(Reason::SentForward);
+        } else {
+            self.count(Reason::DropTxFull);
+            self.finish(&metadata, None);
+        }
+    }
+
+    /// Charges the account of `node` with the packet, as the XDP program does for those it forwards itself.
+    fn forward_header(&self, metadata: &Metadata, node: u16, (length, port): (u16, u16), now_ns: u64) -> Header {
+        let row = self.tables.load.row(u32::from(node));
+        let function = self.functions[usize::from(metadata.function)].slot;
+        let type_id = self.tables.functions.row(function).word(offset_of!(FunctionRow, type_id)).load(Relaxed);
+        let charged = u64::from(metadata.charged_ns);
+        let sent_ns = row.word(offset_of!(LoadRow, sent_ns)).fetch_add(charged, AcqRel) + charged;
+        let sequence = row.word(offset_of!(LoadRow, sent_frames)).fetch_add(1, AcqRel) + 1;
+        let pressure = row.word(offset_of!(LoadRow, pressure_ns));
+        pressure.store(pressed(pressure.load(Relaxed), now_ns, self.relaxation(), metadata.charged_ns), Relaxed);
+        Header {
+            kind: Kind::Forward,
+            hops: 1,
+            source: self.settings.node,
+            destination: node,
+            epoch: self.settings.epoch,
+            sequence: sequence as u32,
+            charged_ns: metadata.charged_ns,
+            position_ns: sent_ns as u32,
+            length,
+            type_id: type_id as u16,
+            port,
+            flow: metadata.flow,
+            arrival_ns: metadata.arrival_ns(now_ns),
+            flow_sequence: metadata.flow_sequence,
+            load: self.carried(node, now_ns),
+            spent_ns: 0,
+        }
+    }
+
+    fn write_header(&mut self, frame: &mut Frame, way: &Way, header: &Header) {
+        let bytes = self.umem.bytes_mut(frame);
+        bytes[..ETHERNET_BYTES].copy_from_slice(&emit_ethernet(way.mac, way.source_mac));
+        bytes[ETHERNET_BYTES..OVERHEAD_BYTES].copy_from_slice(&header.emit());
+    }
+
+    /// This node's load, as a frame to `node` carries it.
+    pub(super) fn carried(&self, node: u16, now_ns: u64) -> Carried {
+        let here = self.tables.worker_load(self.settings.worker).here(now_ns);
+        let row = self.tables.load.row(u32::from(node));
+        let received = Received::from_word(row.word(offset_of!(LoadRow, received_ns)).load(Relaxed));
+        Carried {
+            stamp_us: (now_ns >> 10) as u32,
+            backlog_ns: here.backlog_ns,
+            received_ns: received.position_ns,
+            received_epoch: received.epoch as u16,
+            queued: Carried::queued_of(here.queued_milli),
+        }
+    }
+
+    fn forwarding(&self) -> Forwarding {
+        let row = self.tables.signals.row(0);
+        let halves = |offset| {
+            let word = row.word(offset).load(Relaxed);
+            (word as u32, (word >> 32) as u32)
+        };
+        let (send_ns, receive_ns) = halves(offset_of!(SignalsRow, send_ns));
+        let (wire_ns, wire_ns_per_byte_q16) = halves(offset_of!(SignalsRow, wire_ns));
+        Forwarding { send_ns, receive_ns, wire_ns, wire_ns_per_byte_q16 }
+    }
+
+    /// How fast a load forgets a report; as in the XDP program.
+    fn relaxation(&self) -> Rate {
+        let signals = self.tables.signals.row(0).word(offset_of!(SignalsRow, utilisation_milli)).load(Relaxed);
+        let relax_milli = self.pulling.as_ref().map_or(0, |pulling| pulling.setup.tuning.relax_milli);
+        Rate::of(saturate((signals >> 32) * u64::from(relax_milli) / 1000))
+    }
+
+    /// Sends one frame by itself, because those of a batch are counted as results; false when it could not be sent.
+    pub(super) fn send_alone(&mut self, socket: usize, frame: Frame) -> bool {
+        self.flush_all();
+        let Some(to) = self.sockets.get_mut(socket) else {
+            self.umem.release(frame);
+            return false;
+        };
+        if let Err(full) = to.outgoing.push(frame) {
+            self.umem.release(full.0);
+            return false;
+        }
+        to.port.transmit(&mut self.umem, &mut to.outgoing);
+        to.port.kick();
+        let is_sent = to.outgoing.is_empty();
+        to.outgoing.release_all(&mut self.umem);
+        is_sent
+    }
+}
+
+/// The peer with most work, of those that have any; equals take turns, beginning with `first`.
+fn busiest(ways: &[Way], first: usize, work_ns: impl Fn(u16) -> Option<u32>) -> Option<Way> {
+    let (mut most, mut best) = (0, None);
+    for at in 0..ways.len() {
+        let way = ways[(first + at) % ways.len()];
+        if let Some(work) = work_ns(way.node).filter(|work| best.is_none() || *work > most) {
+            (most, best) = (work, Some(way));
+        }
+    }
+    best
+}
