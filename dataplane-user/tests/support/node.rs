@@ -20,6 +20,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 use std::{fs, io, thread};
 
 use aya::maps::{Map, MapData, PerCpuArray, PerCpuValues};
@@ -217,12 +218,7 @@ impl Node<'_> {
 
     /// Runs a program on a frame.
     pub fn run(&mut self, program: &'static str, at: Arrival, frame: &[u8]) -> Outcome {
-        let data = [&vec![0xcd; at.metadata][..], frame].concat();
-        let mut context = [0u8; CONTEXT];
-        let fields = [at.metadata as u32, data.len() as u32, 0, self.site.ifindex(at.interface), at.queue, 0];
-        for (bytes, field) in context.chunks_exact_mut(4).zip(fields) {
-            bytes.copy_from_slice(&field.to_ne_bytes());
-        }
+        let (data, context) = self.input(at, frame);
         let (mut data_out, mut context_out) = (vec![0; 4096], [0u8; CONTEXT]);
         let program = self.object.load_program(program).unwrap_or_else(|error| panic!("{error}"));
         let before = monotonic_ns();
@@ -240,6 +236,26 @@ impl Node<'_> {
         let start = u32::from_ne_bytes([context_out[0], context_out[1], context_out[2], context_out[3]]) as usize;
         let frame = data_out.split_off(start);
         Outcome { verdict: result.return_value, metadata: data_out, frame, time }
+    }
+
+    /// Runs a program `runs` times on one frame; the mean time of a run.
+    pub fn time(&mut self, program: &'static str, at: Arrival, frame: &[u8], runs: u32) -> Duration {
+        let (data, context) = self.input(at, frame);
+        let program = self.object.load_program(program).unwrap_or_else(|error| panic!("{error}"));
+        let options =
+            TestRunOptions { data_in: Some(&data), ctx_in: Some(&context), repeat: runs, ..TestRunOptions::new() };
+        program.test_run(options).unwrap_or_else(|error| panic!("test_run: {error}")).duration
+    }
+
+    /// Data and context of a run.
+    fn input(&self, at: Arrival, frame: &[u8]) -> (Vec<u8>, [u8; CONTEXT]) {
+        let data = [&vec![0xcd; at.metadata][..], frame].concat();
+        let mut context = [0u8; CONTEXT];
+        let fields = [at.metadata as u32, data.len() as u32, 0, self.site.ifindex(at.interface), at.queue, 0];
+        for (bytes, field) in context.chunks_exact_mut(4).zip(fields) {
+            bytes.copy_from_slice(&field.to_ne_bytes());
+        }
+        (data, context)
     }
 
     /// Frames counted under `reason`, on all CPUs.
