@@ -1,11 +1,9 @@
-//! `dataplane-sim`: what a policy does to a cluster, before it is deployed.
-#![forbid(unsafe_code)]
+//! The options that describe a cluster, its traffic and its runs.
 
-use std::process::ExitCode;
 use std::thread;
 
 use anyhow::{Context, Result, bail, ensure};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, ValueEnum};
 use dataplane_bench::sim::comparison::{Row, compare};
 use dataplane_bench::sim::{Egress, Estimates, Failure, Ingress, Pull, ReportMode, Reports, Scenario, Workload};
 use dataplane_common::load::{Forwarding, saturate};
@@ -13,37 +11,9 @@ use dataplane_common::policy::PolicyKind;
 use dataplane_common::tuning::Tuning;
 use serde_json::Value;
 
-/// Simulates a cluster with the decision code of the dataplane: the same scenario and seeds give the same figures.
-#[derive(Parser)]
-#[command(version, max_term_width = 100)]
-struct Options {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand)]
-enum Command {
-    /// Simulates one policy.
-    Run {
-        /// The policy.
-        #[arg(long, default_value = "ept-erl")]
-        policy: String,
-        #[command(flatten)]
-        cell: Cell,
-    },
-    /// Simulates several policies on the same packets.
-    Compare {
-        /// The policies, separated by commas; `all` = every one that can run on real nodes.
-        #[arg(long, default_value = "all")]
-        policies: String,
-        #[command(flatten)]
-        cell: Cell,
-    },
-}
-
 /// One cell of the comparison: the scenario, the settings of the policies, the seeds.
 #[derive(Args)]
-struct Cell {
+pub struct Cell {
     /// Nodes.
     #[arg(long, default_value_t = 8)]
     nodes: usize,
@@ -167,36 +137,6 @@ enum Asks {
     Never,
     /// Whatever the policy.
     Always,
-}
-
-fn main() -> ExitCode {
-    let Options { command } = Options::parse();
-    let (policies, cell) = match &command {
-        Command::Run { policy, cell } => (policy_of(policy).map(|policy| vec![policy]), cell),
-        Command::Compare { policies, cell } => (policies_of(policies), cell),
-    };
-    match policies.and_then(|policies| cell.run(&policies)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// The policies of a list of names; `all` = every one that can run on real nodes.
-fn policies_of(names: &str) -> Result<Vec<PolicyKind>> {
-    if names == "all" {
-        return Ok(PolicyKind::ALL.iter().copied().filter(|kind| kind.homes().has_worker()).collect());
-    }
-    names.split(',').map(policy_of).collect()
-}
-
-fn policy_of(name: &str) -> Result<PolicyKind> {
-    PolicyKind::from_name(name).with_context(|| {
-        let names: Vec<&str> = PolicyKind::ALL.iter().map(|kind| kind.name()).collect();
-        format!("no policy {name}; there are {}", names.join(", "))
-    })
 }
 
 /// Nanoseconds of so many microseconds.
@@ -333,7 +273,11 @@ impl Cell {
         Ok(tuning)
     }
 
-    fn run(&self, policies: &[PolicyKind]) -> Result<()> {
+    /// Simulates `policies` and prints the comparison.
+    ///
+    /// # Errors
+    /// An option has an impossible value.
+    pub fn run(&self, policies: &[PolicyKind]) -> Result<()> {
         let seeds: Vec<u64> = (0..self.seeds).map(|run| self.first_seed.wrapping_add(run)).collect();
         let rows = compare(&self.scenario()?, policies, &self.tuning()?, &seeds, self.jobs)?;
         if self.json {
