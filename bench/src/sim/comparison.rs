@@ -143,7 +143,8 @@ pub struct Rest {
 }
 
 impl Row {
-    fn bound(name: &str, means: &[f64], central: &[f64]) -> Self {
+    /// The line of a bound: its mean latencies and those of the central queue by run, ns.
+    pub fn bound(name: &str, means: &[f64], central: &[f64]) -> Self {
         Self {
             name: name.to_owned(),
             mean_ns: Estimate::of(means.iter().copied()),
@@ -152,7 +153,8 @@ impl Row {
         }
     }
 
-    fn policy(name: &str, outcomes: &[Outcome], central: &[f64]) -> Self {
+    /// The line of a policy: what it did and the mean latencies of the central queue by run, ns.
+    pub fn policy(name: &str, outcomes: &[Outcome], central: &[f64]) -> Self {
         let means: Vec<f64> = outcomes.iter().map(|outcome| outcome.latency.mean_ns).collect();
         let estimate = |value: fn(&Outcome) -> f64| Estimate::of(outcomes.iter().map(value));
         let per_packet = |value: fn(&Outcome) -> u64| {

@@ -12,6 +12,8 @@
 //! | [`control`] | signals and plans |
 //! | [`flows`], [`statistics`] | reordering and its repair; latencies, outcomes, confidence |
 //! | [`bounds`], [`comparison`] | central queues and the oracle on the same packets; policies and bounds side by side |
+//! | [`matrix`] | the comparison over many scenarios, with its report |
+//! | [`definition`] | a scenario as JSON and as options |
 //! | [`random`], [`hashing`] | streams and distributions; hashes that are the same in every run |
 //!
 //! Time is integer ns and randomness comes from the seed alone: the same scenario, policy, tuning and seed give the same
@@ -24,12 +26,14 @@
 pub mod bounds;
 pub mod comparison;
 pub mod control;
+pub mod definition;
 pub mod engine;
 pub mod events;
 pub mod flows;
 pub mod frames;
 pub mod hashing;
 pub mod ingress;
+pub mod matrix;
 pub mod node;
 pub mod peers;
 pub mod pull;

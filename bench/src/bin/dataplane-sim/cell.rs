@@ -8,8 +8,9 @@ use dataplane_bench::sim::comparison::{Row, compare};
 use dataplane_bench::sim::{Egress, Estimates, Failure, Ingress, Pull, ReportMode, Reports, Scenario, Workload};
 use dataplane_common::load::{Forwarding, saturate};
 use dataplane_common::policy::PolicyKind;
-use dataplane_common::tuning::Tuning;
 use serde_json::Value;
+
+use crate::settings::{Settings, run_seeds};
 
 /// One cell of the comparison: the scenario, the settings of the policies, the seeds.
 #[derive(Args)]
@@ -98,9 +99,8 @@ pub struct Cell {
     /// Redirects that cost more CPU than the packet are allowed.
     #[arg(long)]
     no_guard: bool,
-    /// A setting of the policies, NAME=VALUE; may be repeated.
-    #[arg(long = "set", value_name = "NAME=VALUE")]
-    settings: Vec<String>,
+    #[command(flatten)]
+    settings: Settings,
     /// Packets of a run.
     #[arg(long, default_value_t = 100_000)]
     packets: u64,
@@ -205,7 +205,6 @@ impl Cell {
             ..Scenario::default()
         };
         scenario.check()?;
-        ensure!(self.seeds > 0, "no seeds: nothing to run");
         Ok(scenario)
     }
 
@@ -256,30 +255,13 @@ impl Cell {
         })
     }
 
-    fn tuning(&self) -> Result<Tuning> {
-        let mut tuning = Tuning::DEFAULT;
-        for setting in &self.settings {
-            let (name, value) = setting.split_once('=').with_context(|| format!("--set {setting}: NAME=VALUE"))?;
-            let names = || Tuning::ALL.iter().map(|setting| setting.name).collect::<Vec<_>>().join(", ");
-            let about = Tuning::ALL.iter().find(|about| about.name == name);
-            let about = about.with_context(|| format!("no setting {name}; there are {}", names()))?;
-            let number: u32 = value.parse().with_context(|| format!("--set {setting}: a whole number"))?;
-            let bounds = about.least..=about.most;
-            ensure!(bounds.contains(&number), "--set {setting}: {} to {}", about.least, about.most);
-            if let Some(place) = tuning.get_mut(name) {
-                *place = number;
-            }
-        }
-        Ok(tuning)
-    }
-
     /// Simulates `policies` and prints the comparison.
     ///
     /// # Errors
     /// An option has an impossible value.
     pub fn run(&self, policies: &[PolicyKind]) -> Result<()> {
-        let seeds: Vec<u64> = (0..self.seeds).map(|run| self.first_seed.wrapping_add(run)).collect();
-        let rows = compare(&self.scenario()?, policies, &self.tuning()?, &seeds, self.jobs)?;
+        let seeds = run_seeds(self.first_seed, self.seeds)?;
+        let rows = compare(&self.scenario()?, policies, &self.settings.tuning()?, &seeds, self.jobs)?;
         if self.json {
             let rows: Vec<Value> = rows.iter().map(Row::json).collect();
             println!("{}", serde_json::to_string_pretty(&rows)?);

@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 mod cell;
+mod matrix;
+mod settings;
 
 use std::process::ExitCode;
 
@@ -37,12 +39,15 @@ enum Command {
         #[command(flatten)]
         cell: Cell,
     },
+    /// Simulates policies and bounds in many cells and writes a report.
+    Matrix(matrix::Options),
 }
 
 fn main() -> ExitCode {
     let result = match Options::parse().command {
         Command::Run { policy, cell } => policy_of(&policy).and_then(|policy| cell.run(&[policy])),
         Command::Compare { policies, cell } => policies_of(&policies).and_then(|policies| cell.run(&policies)),
+        Command::Matrix(options) => options.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
