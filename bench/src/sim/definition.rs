@@ -87,6 +87,12 @@ impl Scenario {
             "workload": self.workload.name(),
             "mean_service_ns": self.mean_service_ns,
             "ingress": self.ingress.to_string(),
+            "playback": self.playback.as_ref().map(|playback| json!({
+                "packets": playback.recording.packets.len(),
+                "flows": playback.recording.flows,
+                "span_ns": playback.recording.span_ns(),
+                "stretch": playback.stretch,
+            })),
             "flows_per_node": self.flows,
             "flow_skew": self.flow_skew,
             "keys": self.keys,
@@ -129,7 +135,8 @@ impl Scenario {
 
     /// The options of `dataplane-sim run` and `compare` that describe the scenario; those with their default are left out.
     ///
-    /// What has no option (message costs, the control interval, the margin) has its default there.
+    /// What has no option (message costs, the control interval, the margin) has its default there, and a recording does not
+    /// know the file that it was read from.
     pub fn options(&self) -> Vec<String> {
         let default = Self::default();
         let mut options = Vec::new();

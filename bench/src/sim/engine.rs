@@ -83,7 +83,7 @@ impl<'a> Engine<'a> {
             now_ns: 0,
             pulls: has_peers && pulls,
             digest: Digest::default(),
-            flows: Flows::new(scenario.nodes * scenario.flows as usize),
+            flows: Flows::new(scenario.all_flows()),
             times: Times::default(),
             present: 0,
             probes: if has_peers && needs.has(Needs::PROBES) { deciding.tuning.probes } else { 0 },

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`scenario`] | what is simulated: cluster, traffic, interconnect, reports, failures |
 //! | [`workload`], [`ingress`], [`trace`] | service times; times and places of arrival; the packets of a run, by seed |
+//! | [`capture`], [`recording`] | a capture file; its active packets as the traffic of a run |
 //! | [`engine`] | one event after the other: the way of a packet, failures |
 //! | [`pull`] | idle workers that ask for work, probes |
 //! | [`events`], [`frames`] | future events; packets and frames that exist |
@@ -24,6 +25,7 @@
 //! whatever else is on the wire), and the CPU time of results, which the receiving XDP program passes on.
 
 pub mod bounds;
+pub mod capture;
 pub mod comparison;
 pub mod control;
 pub mod definition;
@@ -39,6 +41,7 @@ pub mod peers;
 pub mod pull;
 pub mod queue;
 pub mod random;
+pub mod recording;
 pub mod reports;
 pub mod scenario;
 pub mod statistics;
@@ -52,7 +55,8 @@ use dataplane_common::policy::PolicyKind;
 use dataplane_common::tuning::Tuning;
 
 pub use self::ingress::Ingress;
-pub use self::scenario::{Egress, Estimates, Failure, Pull, ReportMode, Reports, Scenario};
+pub use self::recording::Recording;
+pub use self::scenario::{Egress, Estimates, Failure, Playback, Pull, ReportMode, Reports, Scenario};
 pub use self::statistics::{Estimate, Latency, Outcome, Traffic};
 pub use self::workload::Workload;
 

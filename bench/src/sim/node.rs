@@ -115,7 +115,7 @@ impl Node {
             tuning: *tuning,
             ..Params::DEFAULT
         };
-        let kinds = scenario.workload.kinds();
+        let kinds = scenario.kinds();
         let speed_milli = scenario.speed_milli(usize::from(id));
         let service_ns = scenario.mean_service_ns * 1000.0 / f64::from(speed_milli);
         let planning = || Planning {

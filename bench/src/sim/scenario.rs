@@ -1,10 +1,13 @@
 //! What is simulated: cluster, traffic, interconnect, reports, failures. Everything but the policy and the seed.
 
+use std::sync::Arc;
+
 use anyhow::{Result, ensure};
 use dataplane_common::load::Forwarding;
 use dataplane_common::maps::{MAX_NODES, MAX_WORKERS};
 
 use super::ingress::Ingress;
+use super::recording::Recording;
 use super::workload::Workload;
 
 /// When nodes report their load.
@@ -97,6 +100,15 @@ pub enum Estimates {
     KindMean,
 }
 
+/// A recording as the traffic of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Playback {
+    /// The recording.
+    pub recording: Arc<Recording>,
+    /// What the times between its packets are multiplied by.
+    pub stretch: f64,
+}
+
 /// A cluster and its traffic. [`Scenario::default`] is the base cell of the comparison of policies: 8 nodes of one worker,
 /// load 0.8, low and high computation mixed, reports each 100 µs, redirects of 0.5 + 0.5 µs CPU and 2 µs wire.
 #[derive(Clone, Debug, PartialEq)]
@@ -115,6 +127,9 @@ pub struct Scenario {
     pub mean_service_ns: f64,
     /// Where packets arrive.
     pub ingress: Ingress,
+    /// What plays instead of traffic that is drawn; then workload, ingress, flows, keys and classes are those of the
+    /// recording. Set by [`Scenario::playing`].
+    pub playback: Option<Playback>,
     /// Flows of each node.
     pub flows: u32,
     /// Popularity of flows: flow number `flows · u^skew` for uniform `u`; 1 = all alike.
@@ -165,6 +180,7 @@ impl Default for Scenario {
             workload: Workload::LowHigh,
             mean_service_ns: 10_000.0,
             ingress: Ingress::Uniform,
+            playback: None,
             flows: 64,
             flow_skew: 1.0,
             keys: 0,
@@ -192,6 +208,25 @@ impl Default for Scenario {
 const MAX_FLOWS: u64 = 1 << 28;
 
 impl Scenario {
+    /// The scenario with `recording` as its traffic: as fast as it was recorded, or so that it offers `load`.
+    pub fn playing(self, recording: Arc<Recording>, load: Option<f64>) -> Self {
+        let mean_service_ns = recording.mean_service_ns();
+        let recorded = mean_service_ns / (recording.gap_ns() * self.capacity());
+        let (load, stretch) = load.map_or((recorded, 1.0), |load| (load, recorded / load));
+        Self { load, mean_service_ns, playback: Some(Playback { recording, stretch }), ..self }
+    }
+
+    /// Flows of all nodes.
+    pub fn all_flows(&self) -> usize {
+        let drawn = self.nodes * self.flows as usize;
+        self.playback.as_ref().map_or(drawn, |playback| playback.recording.flows as usize)
+    }
+
+    /// Kinds of packets.
+    pub fn kinds(&self) -> usize {
+        self.playback.as_ref().map_or(self.workload.kinds(), |playback| playback.recording.kinds.len())
+    }
+
     /// Speed of a node, thousandths of the reference node's.
     pub fn speed_milli(&self, node: usize) -> u32 {
         if self.speeds_milli.is_empty() { 1000 } else { self.speeds_milli[node % self.speeds_milli.len()] }
@@ -245,6 +280,10 @@ impl Scenario {
         ensure!(self.control_ns >= 1_000, "signals each {} ns: at least 1000", self.control_ns);
         ensure!(self.packets > self.warm_up, "{} packets, {} of them to warm up", self.packets, self.warm_up);
         ensure!(self.packets < 1 << 40, "{} packets: fewer than 2^40 are possible", self.packets);
+        if let Some(Playback { recording, .. }) = &self.playback {
+            let recorded = recording.packets.len() as u64;
+            ensure!(self.packets <= recorded, "{} packets: the recording has {recorded}", self.packets);
+        }
         for failure in &self.failures {
             ensure!(usize::from(failure.node) < self.nodes, "node {} shall fail and does not exist", failure.node);
             let Failure { at_ns, until_ns, .. } = *failure;

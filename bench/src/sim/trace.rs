@@ -1,16 +1,17 @@
-//! The packets of a run: a pure function of scenario and seed, drawn one after the other, so that every policy and every
-//! bound sees the same ones (common random numbers) and none is kept.
+//! The packets of a run: a pure function of scenario and seed, drawn or played one after the other, so that every policy
+//! and every bound sees the same ones (common random numbers) and none is kept.
 
 use dataplane_common::hash::{combine, mix};
 use dataplane_common::load::saturate;
 
 use super::ingress::Arrivals;
 use super::random::{Alias, Random, normal, stream};
-use super::scenario::{Estimates, Scenario};
+use super::recording::Recorded;
+use super::scenario::{Estimates, Playback, Scenario};
 use super::workload::{Work, Works};
 
 /// A packet that arrives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
     /// When, ns.
     pub at_ns: u64,
@@ -32,57 +33,100 @@ pub struct Arrival {
     pub random: u32,
 }
 
-/// Draws the packets of a run.
+/// The packets of a run.
 pub struct Trace {
     seed: u64,
     packets: u64,
     number: u64,
+    source: Source,
+    estimates: Estimates,
+    noise: Random,
+}
+
+/// Where they come from.
+enum Source {
+    /// A recording, and the number of nodes.
+    Played(Playback, u32),
+    /// Distributions.
+    Drawn(Box<Drawn>),
+}
+
+/// Draws packets.
+struct Drawn {
     arrivals: Arrivals,
     works: Works,
     flows: u32,
     flow_skew: f64,
     classes: Option<Alias>,
     keys: Option<Alias>,
-    estimates: Estimates,
     times: Random,
     sizes: Random,
     rest: Random,
-    noise: Random,
 }
 
 impl Trace {
     /// The packets of `scenario` with `seed`.
     pub fn new(scenario: &Scenario, seed: u64) -> Self {
+        let source = match &scenario.playback {
+            Some(playback) => Source::Played(playback.clone(), scenario.nodes as u32),
+            None => Source::Drawn(Box::new(Drawn::new(scenario, seed))),
+        };
+        let (packets, estimates) = (scenario.packets, scenario.estimates);
+        Self { seed, packets, number: 0, source, estimates, noise: stream(seed, 4) }
+    }
+
+    fn estimate_ns(&mut self, work: &Work) -> u32 {
+        match (self.estimates, &self.source) {
+            (Estimates::Exact, _) => work.service_ns,
+            (Estimates::KindMean, Source::Drawn(drawn)) => drawn.works.kind_mean_ns(work.kind),
+            (Estimates::KindMean, Source::Played(playback, _)) => {
+                playback.recording.kinds.get(usize::from(work.kind)).map_or(work.service_ns, |(_, mean_ns)| *mean_ns)
+            }
+            (Estimates::LogSigma(sigma), _) => {
+                let factor = (sigma * normal(&mut self.noise) - sigma * sigma / 2.0).exp();
+                saturate((f64::from(work.service_ns) * factor).round() as u64).max(1)
+            }
+        }
+    }
+}
+
+impl Drawn {
+    fn new(scenario: &Scenario, seed: u64) -> Self {
         let mut times = stream(seed, 1);
         let arrivals = Arrivals::new(&scenario.ingress, scenario.nodes, scenario.gap_ns(), &mut times);
         Self {
-            seed,
-            packets: scenario.packets,
-            number: 0,
             arrivals,
             works: Works::new(scenario.workload, scenario.mean_service_ns),
             flows: scenario.flows,
             flow_skew: scenario.flow_skew,
             classes: (scenario.classes.len() > 1).then(|| Alias::new(&scenario.classes)),
             keys: (scenario.keys > 0).then(|| Alias::zipf(scenario.keys as usize)),
-            estimates: scenario.estimates,
             times,
             sizes: stream(seed, 2),
             rest: stream(seed, 3),
-            noise: stream(seed, 4),
         }
     }
 
-    fn estimate_ns(&mut self, work: &Work) -> u32 {
-        match self.estimates {
-            Estimates::Exact => work.service_ns,
-            Estimates::KindMean => self.works.kind_mean_ns(work.kind),
-            Estimates::LogSigma(sigma) => {
-                let factor = (sigma * normal(&mut self.noise) - sigma * sigma / 2.0).exp();
-                saturate((f64::from(work.service_ns) * factor).round() as u64).max(1)
-            }
-        }
+    fn draw(&mut self) -> Arrival {
+        let (at_ns, node) = self.arrivals.next(&mut self.times);
+        let work = self.works.draw(&mut self.sizes);
+        let flow = if self.flow_skew > 1.0 {
+            (f64::from(self.flows) * self.rest.unit().powf(self.flow_skew)) as u32
+        } else {
+            self.rest.below(u64::from(self.flows)) as u32
+        };
+        let flow = u32::from(node) * self.flows + flow.min(self.flows - 1);
+        let key = self.keys.as_ref().map_or(flow, |keys| keys.draw(&mut self.rest));
+        let class = self.classes.as_ref().map_or(0, |classes| classes.draw(&mut self.rest) as u8);
+        Arrival { at_ns, node, flow, work, class, key: mix(u64::from(key)) as u32, ..Arrival::default() }
     }
+}
+
+/// Packet `number` of a recording, in a cluster of so many nodes.
+fn play(Playback { recording, stretch }: &Playback, nodes: u32, number: u64) -> Option<Arrival> {
+    let Recorded { at_ns, spread, flow, work, class, key } = *recording.packets.get(number as usize)?;
+    let at_ns = (at_ns as f64 * stretch).round() as u64;
+    Some(Arrival { at_ns, node: (spread % nodes) as u16, flow, work, class, key, ..Arrival::default() })
 }
 
 impl Iterator for Trace {
@@ -94,26 +138,12 @@ impl Iterator for Trace {
         }
         let number = self.number;
         self.number += 1;
-        let (at_ns, node) = self.arrivals.next(&mut self.times);
-        let work = self.works.draw(&mut self.sizes);
-        let flow = if self.flow_skew > 1.0 {
-            (f64::from(self.flows) * self.rest.unit().powf(self.flow_skew)) as u32
-        } else {
-            self.rest.below(u64::from(self.flows)) as u32
+        let arrival = match &mut self.source {
+            Source::Played(playback, nodes) => play(playback, *nodes, number)?,
+            Source::Drawn(drawn) => drawn.draw(),
         };
-        let flow = u32::from(node) * self.flows + flow.min(self.flows - 1);
-        let key = self.keys.as_ref().map_or(flow, |keys| keys.draw(&mut self.rest));
-        Some(Arrival {
-            at_ns,
-            number,
-            node,
-            flow,
-            ept_ns: self.estimate_ns(&work),
-            work,
-            class: self.classes.as_ref().map_or(0, |classes| classes.draw(&mut self.rest) as u8),
-            key: mix(u64::from(key)) as u32,
-            random: combine(mix(self.seed), number) as u32,
-        })
+        let random = combine(mix(self.seed), number) as u32;
+        Some(Arrival { number, ept_ns: self.estimate_ns(&arrival.work), random, ..arrival })
     }
 }
 

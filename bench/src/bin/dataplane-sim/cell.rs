@@ -11,6 +11,7 @@ use dataplane_common::policy::PolicyKind;
 use serde_json::Value;
 
 use crate::settings::{Settings, run_seeds};
+use crate::traffic::Recorded;
 
 /// One cell of the comparison: the scenario, the settings of the policies, the seeds.
 #[derive(Args)]
@@ -24,9 +25,9 @@ pub struct Cell {
     /// Speeds of the nodes, 1 = the reference node, separated by commas and repeated as often as needed.
     #[arg(long, value_delimiter = ',')]
     speeds: Vec<f64>,
-    /// Work that arrives, as a share of what the cluster can do.
-    #[arg(long, default_value_t = 0.8)]
-    load: f64,
+    /// Work that arrives, as a share of what the cluster can do. [default: 0.8, or as it was recorded]
+    #[arg(long)]
+    load: Option<f64>,
     /// Service times: exp, det, bi90, bi995, pareto, low-high.
     #[arg(long, default_value = "low-high")]
     workload: String,
@@ -36,6 +37,8 @@ pub struct Cell {
     /// Where packets arrive: uniform, zipf, bursts, skew:SHARE (of node 0), or weights separated by commas.
     #[arg(long, default_value = "uniform")]
     ingress: String,
+    #[command(flatten)]
+    recorded: Recorded,
     /// Flows of each node.
     #[arg(long, default_value_t = 64)]
     flows: u32,
@@ -101,9 +104,9 @@ pub struct Cell {
     no_guard: bool,
     #[command(flatten)]
     settings: Settings,
-    /// Packets of a run.
-    #[arg(long, default_value_t = 100_000)]
-    packets: u64,
+    /// Packets of a run. [default: 100000, or as many as were recorded]
+    #[arg(long)]
+    packets: Option<u64>,
     /// Share of them that comes first and is not measured.
     #[arg(long, default_value_t = 0.1)]
     warm_up: f64,
@@ -159,11 +162,12 @@ impl Cell {
     fn scenario(&self) -> Result<Scenario> {
         let bytes_ns = if self.gbps > 0.0 { 8.0 / self.gbps } else { 0.0 };
         let wire_ns = ns(self.wire_us, "--wire-us")?;
+        let default = Scenario::default();
         let scenario = Scenario {
             nodes: self.nodes,
             workers: self.workers,
             speeds_milli: self.speeds.iter().map(|speed| (speed * 1000.0).round() as u32).collect(),
-            load: self.load,
+            load: self.load.unwrap_or(default.load),
             workload: self.workload()?,
             mean_service_ns: self.service_us * 1000.0,
             ingress: self.ingress()?,
@@ -200,10 +204,12 @@ impl Cell {
                 Asks::Always => Pull::Always,
             },
             failures: self.failures.iter().map(|text| failure(text)).collect::<Result<_>>()?,
-            packets: self.packets,
-            warm_up: (self.packets as f64 * self.warm_up) as u64,
-            ..Scenario::default()
+            packets: self.packets.unwrap_or(default.packets),
+            ..default
         };
+        let scenario = self.recorded.play(scenario, self.load, self.packets)?;
+        ensure!((0.0..1.0).contains(&self.warm_up), "--warm-up {}: from 0 to below 1", self.warm_up);
+        let scenario = Scenario { warm_up: (scenario.packets as f64 * self.warm_up) as u64, ..scenario };
         scenario.check()?;
         Ok(scenario)
     }

@@ -4,6 +4,7 @@
 mod cell;
 mod matrix;
 mod settings;
+mod traffic;
 
 use std::process::ExitCode;
 

@@ -173,6 +173,7 @@ fn draw_into(text: &mut String, title: &str, (x, y): (&Axis, &Axis), lines: &[Li
     let (left, right) = (across.range().start, across.range().end);
     let mut chart = ChartBuilder::on(&whole)
         .margin_top(TITLE)
+        .margin_left(8)
         .margin_right(8)
         .x_label_area_size(FOOT)
         .y_label_area_size(SIDE)

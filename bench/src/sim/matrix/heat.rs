@@ -25,16 +25,11 @@ const SCALE: [(f64, RGBColor); 6] = [
 const ROW: i32 = 20;
 const HEAD: i32 = 128;
 const COLUMN: i32 = 46;
-/// Widths of the columns that describe the cell, with their heads.
-const FACTORS: [(&str, i32); 7] = [
-    ("workload", 66),
-    ("ingress", 72),
-    ("nodes", 46),
-    ("load", 40),
-    ("report µs", 66),
-    ("redirect µs", 74),
-    ("more", 190),
-];
+/// Heads and widths of the columns that describe the cell.
+const FACTORS: [(&str, i32); 6] =
+    [("workload", 72), ("ingress", 72), ("nodes", 50), ("load", 44), ("report µs", 76), ("redirect µs", 88)];
+/// Width of a letter of what further describes a cell, on average.
+const LETTER: i32 = 7;
 
 /// Draws the cells of a group; `None` when it has none.
 ///
@@ -53,7 +48,9 @@ pub fn draw(matrix: &Matrix, group: Group) -> Result<Option<String>> {
 }
 
 fn draw_into(text: &mut String, matrix: &Matrix, cells: &[usize]) -> Result<(), Box<dyn std::error::Error>> {
-    let left: i32 = FACTORS.iter().map(|(_, width)| width).sum();
+    let described: Vec<_> = cells.iter().map(|cell| factors(&matrix.plan.cells[*cell].scenario)).collect();
+    let longest = described.iter().map(|(_, more)| more.chars().count()).max().unwrap_or(0);
+    let left = FACTORS.iter().map(|(_, width)| width).sum::<i32>() + LETTER * longest as i32 + 8;
     let runners = matrix.plan.runners();
     let size = (left + COLUMN * runners.len() as i32 + 8, HEAD + ROW * cells.len() as i32 + 8);
     let root = SVGBackend::with_string(text, (size.0 as u32, size.1 as u32)).into_drawing_area();
@@ -72,13 +69,14 @@ fn draw_into(text: &mut String, matrix: &Matrix, cells: &[usize]) -> Result<(), 
         let style = font.color(&INK).pos(Pos::new(HPos::Left, VPos::Center));
         root.draw(&Text::new(runner.name(), (left + COLUMN * column + COLUMN / 2, HEAD - 6), style))?;
     }
-    for (line, cell) in (0..).zip(cells) {
+    for ((line, cell), (factors, more)) in (0..).zip(cells).zip(described) {
         let top = HEAD + ROW * line;
         let mut x = 0;
-        for (text, (_, width)) in factors(&matrix.plan.cells[*cell].scenario).into_iter().zip(FACTORS) {
+        for (text, (_, width)) in factors.into_iter().zip(FACTORS) {
             write(text, (x + 4, top + ROW / 2), &PALE, HPos::Left, false)?;
             x += width;
         }
+        write(more, (x + 4, top + ROW / 2), &PALE, HPos::Left, false)?;
         let records = matrix.row(*cell);
         for (column, record) in (0..).zip(records) {
             let x = left + COLUMN * column;
@@ -95,8 +93,8 @@ fn draw_into(text: &mut String, matrix: &Matrix, cells: &[usize]) -> Result<(), 
     Ok(())
 }
 
-/// The factors of a cell as the table shows them.
-fn factors(scenario: &Scenario) -> [String; 7] {
+/// The factors of a cell as the table shows them, and what else there is to say about it.
+fn factors(scenario: &Scenario) -> ([String; 6], String) {
     let (cpu_us, wire_us) = redirect_us(&scenario.forwarding);
     let mut more = Vec::new();
     if !scenario.speeds_milli.is_empty() {
@@ -112,15 +110,15 @@ fn factors(scenario: &Scenario) -> [String; 7] {
         more.push(format!("{} % of reports lost", scenario.reports.loss * 100.0));
     }
     more.extend(scenario.failures.iter().map(|failure| format!("fail {failure} ms")));
-    [
+    let factors = [
         scenario.workload.name().to_owned(),
         scenario.ingress.to_string(),
         scenario.nodes.to_string(),
         scenario.load.to_string(),
         (scenario.reports.interval_ns as f64 / 1000.0).to_string(),
         format!("{cpu_us} / {wire_us}"),
-        more.join(", "),
-    ]
+    ];
+    (factors, more.join(", "))
 }
 
 /// Whether a contender has the lowest mean of those with its order of service.
