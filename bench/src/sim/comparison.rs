@@ -9,7 +9,7 @@ use dataplane_common::tuning::Tuning;
 use serde_json::{Value, json};
 
 use super::scenario::Scenario;
-use super::statistics::{Estimate, Outcome};
+use super::statistics::{Estimate, Loss, Outcome};
 use super::{bounds, run};
 
 /// Simulates `policies` and the bounds on `scenario`, once for each seed, `jobs` runs at a time.
@@ -138,6 +138,8 @@ pub struct Rest {
     pub messages: f64,
     /// Share of packets lost.
     pub lost: f64,
+    /// Packets lost in a run, by [`Loss`].
+    pub lost_by: [f64; Loss::ALL.len()],
     /// Events simulated.
     pub events: f64,
 }
@@ -173,6 +175,10 @@ impl Row {
             interconnect_bytes: per_packet(|outcome| outcome.forwards.bytes + outcome.results.bytes),
             messages: per_packet(|outcome| outcome.reports.frames + outcome.messages.frames),
             lost: per_packet(|outcome| outcome.lost),
+            lost_by: Loss::ALL.map(|cause| {
+                outcomes.iter().map(|outcome| outcome.lost_by[cause as usize] as f64).sum::<f64>()
+                    / outcomes.len() as f64
+            }),
             events: estimate(|outcome| outcome.events as f64).mean,
         };
         Self { rest: Some(rest), ..Self::bound(name, &means, central) }
@@ -201,6 +207,14 @@ impl Row {
         line(cells)
     }
 
+    /// What was lost in a run and why, as a line; `None` when nothing was.
+    pub fn losses(&self) -> Option<String> {
+        let rest = self.rest.as_ref().filter(|rest| rest.lost > 0.0)?;
+        let causes = Loss::ALL.iter().zip(rest.lost_by).filter(|(_, packets)| *packets > 0.0);
+        let causes = causes.map(|(cause, packets)| format!("{packets:.1} {}", cause.title())).collect::<Vec<_>>();
+        Some(format!("{:<18} lost in a run: {}", self.name, causes.join(", ")))
+    }
+
     /// The line as JSON.
     pub fn json(&self) -> Value {
         // JSON knows no infinity: the interval of a single run is null.
@@ -211,6 +225,9 @@ impl Row {
             "ratio_to_central_fcfs": estimate(self.ratio),
         });
         if let (Some(rest), Value::Object(fields)) = (&self.rest, &mut value) {
+            let losses =
+                Loss::ALL.iter().zip(rest.lost_by).map(|(cause, packets)| (cause.name().to_owned(), json!(packets)));
+            let losses: Value = losses.collect();
             for (name, field) in [
                 ("p50_ns", estimate(rest.p50_ns)),
                 ("p99_ns", estimate(rest.p99_ns)),
@@ -223,6 +240,7 @@ impl Row {
                 ("interconnect_bytes_per_packet", json!(rest.interconnect_bytes)),
                 ("messages_per_packet", json!(rest.messages)),
                 ("lost", json!(rest.lost)),
+                ("lost_packets_per_run", losses),
                 ("events", json!(rest.events)),
             ] {
                 fields.insert(name.to_owned(), field);

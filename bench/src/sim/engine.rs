@@ -14,7 +14,7 @@ use super::node::Node;
 use super::random::{Random, stream};
 use super::reports::{Delivery, Logs};
 use super::scenario::{Egress, Failure, Pull, Scenario};
-use super::statistics::{Outcome, Times};
+use super::statistics::{Loss, Outcome, Times};
 use super::trace::{Arrival, Trace};
 use super::view::{Rules, View, catch_up, note_error};
 
@@ -169,7 +169,7 @@ impl<'a> Engine<'a> {
         node.arrivals[usize::from(arrival.work.kind)] += 1;
         self.outcome.arrived += 1;
         if !node.is_alive {
-            self.outcome.lost += 1;
+            self.outcome.lose(Loss::Arrival);
             return;
         }
         let packet = Packet {
@@ -256,7 +256,7 @@ impl<'a> Engine<'a> {
                 self.rest_in_vain(to, &frame);
             }
             self.frames.take(number);
-            self.lose(&frame.packet);
+            self.lose(&frame.packet, Loss::Wire);
             return;
         }
         let load = node.carried(worker, self.now_ns);
@@ -315,7 +315,7 @@ impl<'a> Engine<'a> {
         }
         if !self.nodes[usize::from(frame.destination)].is_alive {
             self.frames.take(number);
-            self.lose_at(&frame.packet, frame.destination);
+            self.lose_at(&frame.packet, frame.destination, Loss::Failure);
             return;
         }
         self.take_load(&frame);
@@ -332,7 +332,7 @@ impl<'a> Engine<'a> {
         let (packet, destination) = (frame.packet, frame.destination);
         if self.nodes[usize::from(destination)].is_full(self.now_ns) {
             self.frames.take(number);
-            self.lose_at(&packet, destination);
+            self.lose_at(&packet, destination, Loss::Room);
             return;
         }
         let what = (packet.charged_ns, packet.flow, packet.class);
@@ -400,7 +400,7 @@ impl<'a> Engine<'a> {
         self.outcome.results.add(1, bytes);
         if self.is_lost_on_the_wire() {
             self.frames.take(number);
-            self.end_result(&packet, id);
+            self.end_result(&packet, id, Loss::Wire);
             return;
         }
         let load = self.nodes[usize::from(id)].carried(worker, self.now_ns);
@@ -411,10 +411,10 @@ impl<'a> Engine<'a> {
     }
 
     /// A result does not reach the node of arrival of its packet.
-    fn end_result(&mut self, packet: &Packet, computed_by: u16) {
+    fn end_result(&mut self, packet: &Packet, computed_by: u16, cause: Loss) {
         self.close(packet, computed_by);
         if self.scenario.egress == Egress::Ingress {
-            self.lose(packet);
+            self.lose(packet, cause);
         }
     }
 
@@ -422,7 +422,7 @@ impl<'a> Engine<'a> {
         let frame = self.frames.take(number);
         let node = &self.nodes[usize::from(frame.destination)];
         if !node.is_alive || node.life != frame.packet.life {
-            self.end_result(&frame.packet, frame.source);
+            self.end_result(&frame.packet, frame.source, Loss::Failure);
             return;
         }
         self.take_load(&frame);
@@ -447,9 +447,9 @@ impl<'a> Engine<'a> {
     }
 
     /// A packet is lost.
-    fn lose(&mut self, packet: &Packet) {
+    fn lose(&mut self, packet: &Packet, cause: Loss) {
         self.present -= 1;
-        self.outcome.lost += 1;
+        self.outcome.lose(cause);
         self.outcome.sojourn_ns += u128::from(self.now_ns - packet.arrived_ns);
         self.flows.lose(self.now_ns, packet.flow, packet.sequence);
     }
@@ -495,16 +495,16 @@ impl<'a> Engine<'a> {
         node.fail(self.now_ns);
         for waiting in held {
             let frame = self.frames.take(waiting.frame);
-            self.lose_at(&frame.packet, id);
+            self.lose_at(&frame.packet, id, Loss::Failure);
         }
     }
 
     /// A packet is lost at a node.
-    fn lose_at(&mut self, packet: &Packet, id: u16) {
+    fn lose_at(&mut self, packet: &Packet, id: u16, cause: Loss) {
         if packet.ingress != id {
             self.close(packet, id);
         }
-        self.lose(packet);
+        self.lose(packet, cause);
     }
 
     /// A packet that its node of arrival had sent to `computed_by` will not come back.

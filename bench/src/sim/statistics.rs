@@ -82,6 +82,44 @@ impl Traffic {
     }
 }
 
+/// Why a packet was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// It arrived at the cluster at a node that had failed.
+    Arrival,
+    /// It was at a node that failed, or on its way to one.
+    Failure,
+    /// It, or its result, was lost on the wire.
+    Wire,
+    /// The node had no room for it.
+    Room,
+}
+
+impl Loss {
+    /// Every cause, in the order of their numbers.
+    pub const ALL: [Self; 4] = [Self::Arrival, Self::Failure, Self::Wire, Self::Room];
+
+    /// Name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Arrival => "arrived_at_failed_node",
+            Self::Failure => "held_by_failed_node",
+            Self::Wire => "on_the_wire",
+            Self::Room => "no_room",
+        }
+    }
+
+    /// Words for people.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Arrival => "arrived at a failed node",
+            Self::Failure => "held by a failed node or on the way to it",
+            Self::Wire => "lost on the wire",
+            Self::Room => "found no room",
+        }
+    }
+}
+
 /// What a run of a policy on a scenario gave.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
@@ -95,8 +133,10 @@ pub struct Outcome {
     pub arrived: u64,
     /// Packets computed, their results out.
     pub completed: u64,
-    /// Packets lost: node failed, frame lost.
+    /// Packets lost.
     pub lost: u64,
+    /// Packets lost, by [`Loss`].
+    pub lost_by: [u64; Loss::ALL.len()],
     /// Packets that a decision redirected.
     pub redirected: u64,
     /// Packets given to a node that asked for work.
@@ -124,6 +164,12 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Counts a lost packet.
+    pub fn lose(&mut self, cause: Loss) {
+        self.lost += 1;
+        self.lost_by[cause as usize] += 1;
+    }
+
     /// Share of arrived packets that went to another node.
     pub fn forwarded(&self) -> f64 {
         (self.redirected + self.given) as f64 / self.arrived.max(1) as f64

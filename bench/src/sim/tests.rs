@@ -77,6 +77,7 @@ fn no_packet_is_lost_unseen_and_littles_law_holds() {
                 let outcome = simulate(&scenario, *policy, 3);
                 assert_eq!(outcome.arrived, scenario.packets);
                 assert_eq!(outcome.completed + outcome.lost, outcome.arrived, "{policy:?}");
+                assert_eq!(outcome.lost_by.iter().sum::<u64>(), outcome.lost, "{policy:?}: each loss has a cause");
                 assert_eq!(outcome.present_ns, outcome.sojourn_ns, "{policy:?}: L = λ W");
                 assert!(loses || outcome.lost == 0, "{policy:?}");
             }
@@ -91,6 +92,12 @@ fn a_failed_node_takes_its_own_packets_with_it_and_no_others() {
     let outcome = simulate(&scenario, PolicyKind::EptErl, 3);
     // 5 ms of an eighth of the packets, 400 in a ms, and what others send before they know.
     assert!((230..400).contains(&outcome.lost), "{}", outcome.lost);
+    let by = |cause: Loss| outcome.lost_by[cause as usize];
+    let arrivals = trace::Trace::new(&scenario, 3).filter(|arrival| arrival.node == 2);
+    let arrivals = arrivals.filter(|arrival| (5_000_000..10_000_000).contains(&arrival.at_ns)).count() as u64;
+    assert_eq!((by(Loss::Arrival), by(Loss::Wire), by(Loss::Room)), (arrivals, 0, 0));
+    let local = simulate(&scenario, PolicyKind::Local, 3);
+    assert!(local.lost_by[Loss::Failure as usize] < 20, "what waited there: {:?}", local.lost_by);
     assert!(outcome.latency.mean_ns < 40_000.0, "{:?}", outcome.latency);
 }
 
@@ -202,6 +209,7 @@ fn a_full_node_loses_packets_and_says_so() {
     let outcome = simulate(&scenario, PolicyKind::EptErl, 1);
     assert!((5_000..9_000).contains(&outcome.lost), "a third has no place: {}", outcome.lost);
     assert_eq!(outcome.completed + outcome.lost, outcome.arrived);
+    assert_eq!(outcome.lost_by[Loss::Room as usize], outcome.lost);
     assert!(outcome.latency.max_ns < 20 * 60_000, "{:?}", outcome.latency);
     assert_eq!(simulate(&Scenario { load: 0.3, ..scenario }, PolicyKind::EptErl, 1).lost, 0);
 }

@@ -274,7 +274,15 @@ impl Cell {
         } else {
             println!("{}", Row::head());
             rows.iter().for_each(|row| println!("{}", row.text()));
+            let losses: Vec<String> = rows.iter().filter_map(Row::losses).collect();
+            if !losses.is_empty() {
+                println!("\n{}", losses.join("\n"));
+            }
         }
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "cell_tests.rs"]
+mod tests;

@@ -82,6 +82,12 @@ pub struct Cell {
 }
 
 impl Cell {
+    /// A cell whose reports travel as long as its packets.
+    pub fn new(group: Group, scenario: Scenario) -> Self {
+        let reports = Reports { delay_ns: scenario.forwarding.wire_ns.into(), ..scenario.reports };
+        Self { group, scenario: Scenario { reports, ..scenario } }
+    }
+
     /// Its name: the levels of its factors, those of the last line only where they are not usual.
     pub fn name(&self) -> String {
         let Scenario { nodes, workload, ingress, load, reports, forwarding, .. } = &self.scenario;
@@ -151,7 +157,7 @@ const THRESHOLD_PAPERS: [u32; 5] = [1000, 950, 900, 850, 800];
 pub fn quick() -> Vec<Cell> {
     let base = Scenario::default;
     let mut cells = Vec::new();
-    let mut add = |group, scenario| cells.push(Cell { group, scenario });
+    let mut add = |group, scenario| cells.push(Cell::new(group, scenario));
     for workload in WORKLOADS.into_iter().filter(|workload| *workload != Workload::Deterministic) {
         for ingress in [Ingress::Uniform, Ingress::Skewed(0.5)] {
             add(Group::Workloads, Scenario { workload, ingress, ..base() });
@@ -222,7 +228,7 @@ fn pairs() -> Vec<Cell> {
             let mut scenario = Scenario::default();
             one(&mut scenario);
             other(&mut scenario);
-            cells.push(Cell { group: Group::Pairs, scenario });
+            cells.push(Cell::new(Group::Pairs, scenario));
         }
     }
     cells
@@ -243,7 +249,7 @@ fn others() -> Vec<Cell> {
     scenarios.extend([0.5, 0.9].map(|load| Scenario { speeds_milli: FOURFOLD.to_vec(), load, ..base() }));
     let failures = vec![Failure { node: 1, at_ns: 20_000_000, until_ns: Some(60_000_000) }];
     scenarios.push(Scenario { failures, load: 0.6, ..base() });
-    scenarios.into_iter().map(|scenario| Cell { group: Group::Others, scenario }).collect()
+    scenarios.into_iter().map(|scenario| Cell::new(Group::Others, scenario)).collect()
 }
 
 /// The survey's held-out cells: shapes that none of the settings of `sooner` was chosen on.
@@ -269,7 +275,7 @@ fn held_out() -> Vec<Cell> {
         Scenario { workload: Workload::Exponential, nodes: 64, reports: each_us(300), ..base() },
         Scenario { workload: Workload::Bi995, nodes: 16, ..base() },
     ];
-    scenarios.map(|scenario| Cell { group: Group::HeldOut, scenario }).to_vec()
+    scenarios.map(|scenario| Cell::new(Group::HeldOut, scenario)).to_vec()
 }
 
 /// Whether the cluster can carry the work at all, redirects included: a node that gets more than it can do must send

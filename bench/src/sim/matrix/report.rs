@@ -163,7 +163,10 @@ fn sweeps() -> [Sweep; 4] {
             title: "low-high, bursts, load 0.6",
             base: Scenario { ingress: Ingress::Bursts, load: 0.6, ..base() },
             level: |cell| redirect_us(&cell.forwarding).0,
-            copy: |from, to| to.forwarding = from.forwarding,
+            copy: |from, to| {
+                to.forwarding = from.forwarding;
+                to.reports.delay_ns = from.reports.delay_ns;
+            },
             label: "CPU time of a redirect at each end, µs",
             scale: Scale::Logarithmic,
         },
