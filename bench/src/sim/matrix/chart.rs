@@ -80,7 +80,7 @@ impl Axis {
         let (low, high) =
             values.into_iter().fold((f64::INFINITY, 0.0), |(low, high), value| (value.min(low), value.max(high)));
         let marks = match scale {
-            Scale::Linear => (0..=5).map(|fifth| high * f64::from(fifth) / 5.0).collect(),
+            Scale::Linear => even_numbers(high),
             Scale::Logarithmic => round_numbers(low, high),
         };
         Self { label, scale, marks }
@@ -127,6 +127,17 @@ impl ValueFormatter<f64> for Ruler<'_> {
     fn format_ext(&self, value: &f64) -> String {
         ((value * 1000.0).round() / 1000.0).to_string()
     }
+}
+
+/// Multiples of 1, 2 or 5 times a power of ten from 0 to above `high`, five or a few more.
+fn even_numbers(high: f64) -> Vec<f64> {
+    if high <= 0.0 {
+        return vec![0.0, 1.0];
+    }
+    let power = 10f64.powf((high / 5.0).log10().floor());
+    let step = [1.0, 2.0, 5.0].map(|step| step * power).into_iter().find(|step| *step >= high / 5.0);
+    let step = step.unwrap_or(10.0 * power);
+    (0..=(high / step).ceil() as u32).map(|count| f64::from(count) * step).collect()
 }
 
 /// 1, 2 and 5 times the powers of ten from below `low` to above `high`, at most so many that they can be read.
@@ -222,4 +233,28 @@ fn mark(root: &Area<'_>, place: (i32, i32), pen: usize) -> Result<(), Failed> {
         _ => root.draw(&Circle::new(place, 4, color.stroke_width(2))),
     }?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_round_and_around_the_values() {
+        assert_eq!(even_numbers(86.7), [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
+        assert_eq!(even_numbers(1.0), [0.0, 0.2, 0.4, 0.6000000000000001, 0.8, 1.0]);
+        assert_eq!(even_numbers(0.0), [0.0, 1.0]);
+        assert_eq!(round_numbers(1.3, 42.0), [1.0, 2.0, 5.0, 10.0, 20.0, 50.0]);
+        assert_eq!(round_numbers(3.0, 50_000.0), [1.0, 10.0, 100.0, 1_000.0, 10_000.0, 100_000.0]);
+        assert_eq!(round_numbers(f64::INFINITY, 0.0), [1.0, 10.0], "no values");
+    }
+
+    #[test]
+    fn values_are_placed_by_scale() {
+        let axis = Axis { label: "", scale: Scale::Logarithmic, marks: vec![1.0, 100.0] };
+        let ruler = axis.ruler([10.0].into_iter());
+        assert_eq!(ruler.map(&10.0, (0, 200)), 100);
+        assert_eq!(ruler.format_ext(&0.6000000000000001), "0.6");
+        assert!(ruler.range().start < 1.0 && ruler.range().end > 100.0);
+    }
 }
