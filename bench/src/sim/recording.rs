@@ -32,17 +32,30 @@ pub enum ArriveBy {
     Interface,
 }
 
-/// What the functions cost, by type id.
+/// What the functions cost.
 #[derive(Clone, Debug)]
 pub struct Costs {
-    functions: BTreeMap<u16, (String, Units, Cost)>,
+    /// By type id.
+    functions: BTreeMap<u16, Function>,
+}
+
+/// A function as far as a recording must know it.
+#[derive(Clone, Debug)]
+struct Function {
+    name: String,
+    units: Units,
+    cost: Cost,
+    /// Room for the result that a packet must bring, bytes.
+    result_bytes: usize,
 }
 
 impl Default for Costs {
     /// Every packet function that there is, at the cost that the dataplane assumes until it has measured.
     fn default() -> Self {
-        let function =
-            |function: &Builtin| (function.type_id(), (function.name().to_owned(), function.units(), function.prior()));
+        let function = |builtin: &Builtin| {
+            let (units, cost, result_bytes) = (builtin.units(), builtin.prior(), builtin.result_bytes());
+            (builtin.type_id(), Function { name: builtin.name().to_owned(), units, cost, result_bytes })
+        };
         Self { functions: Builtin::ALL.iter().map(function).collect() }
     }
 }
@@ -61,14 +74,14 @@ impl Costs {
         let a_ns = number(fixed, f64::from(u32::MAX)).with_context(help)?.round() as u32;
         let b_q16 = (number(unit, 65_536.0).with_context(help)? * 65_536.0).round() as u32;
         let cost = Cost { a_ns, b_q16 };
-        let known = self.functions.iter().find(|(_, (known, ..))| known == name).map(|(id, _)| *id);
+        let known = self.functions.iter().find(|(_, function)| function.name == name).map(|(id, _)| *id);
         let number = name.strip_prefix("0x").map_or_else(|| name.parse().ok(), |hex| u16::from_str_radix(hex, 16).ok());
         let type_id = known.or(number).with_context(|| {
             let names = Builtin::ALL.iter().map(|function| function.name()).collect::<Vec<_>>().join(", ");
             format!("{text}: no function {name}; there are {names}, and type ids such as 0xff10")
         })?;
-        let entry = self.functions.entry(type_id).or_insert_with(|| (name.to_owned(), Units::Length, cost));
-        entry.2 = cost;
+        let unknown = || Function { name: name.to_owned(), units: Units::Length, cost, result_bytes: 0 };
+        self.functions.entry(type_id).or_insert_with(unknown).cost = cost;
         Ok(())
     }
 }
@@ -220,11 +233,12 @@ impl<'a> Reading<'a> {
 
     fn add(&mut self, frame: &Captured<'_>, bytes: &[u8], active: &Active) {
         let type_id = active.anep.type_id;
-        let Some((_, units, cost)) = self.costs.functions.get(&type_id) else {
+        let Some(function) = self.costs.functions.get(&type_id) else {
             *self.unknown.entry(type_id).or_default() += 1;
             return;
         };
-        let Some(units) = units.of(&active.anep) else {
+        let has_room = active.anep.result_len >= function.result_bytes;
+        let Some(units) = function.units.of(&active.anep).filter(|_| has_room) else {
             self.skipped.malformed += 1;
             return;
         };
@@ -237,7 +251,7 @@ impl<'a> Reading<'a> {
             ArriveBy::Interface => frame.interface,
         };
         let length = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
-        let work = Work { service_ns: cost.ns(units).max(1), bytes: length, kind };
+        let work = Work { service_ns: function.cost.ns(units).max(1), bytes: length, kind };
         let packet = Recorded { at_ns: 0, spread, flow: 0, work, class: identity.class, key: identity.key };
         self.found.push(Found { at_ns: frame.at_ns, flow: identity.flow, packet });
     }
@@ -269,7 +283,7 @@ impl<'a> Reading<'a> {
         ensure!(packets.last().is_some_and(|last| last.at_ns > 0), "all active packets came at the same moment");
         let mut kinds = vec![(String::new(), 0); self.kinds.len()];
         for (type_id, kind) in &self.kinds {
-            let name = self.costs.functions.get(type_id).map_or_else(String::new, |(name, ..)| name.clone());
+            let name = self.costs.functions.get(type_id).map_or_else(String::new, |function| function.name.clone());
             let times = packets.iter().filter(|packet| packet.work.kind == *kind).map(|packet| packet.work.service_ns);
             let (sum, count) = times.fold((0u64, 0), |(sum, count), ns| (sum + u64::from(ns), count + 1));
             kinds[usize::from(*kind)] = (name, (sum / count.max(1)) as u32);

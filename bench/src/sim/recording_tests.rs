@@ -88,14 +88,15 @@ fn what_is_no_active_packet_is_counted() {
     let other = Carrier::Udp { source: 1, destination: UDP_PORT + 1, checksum: false };
     frames.push((9_000, frame(&Recipe { carrier: other, ..recipe(1, Builtin::Spin) })));
     frames.push((9_000, frame(&recipe(1, Builtin::Spin))));
+    frames.push((9_000, frame(&recipe(1, Builtin::Crc32))));
     let recording = read(&frames, &Costs::default(), ArriveBy::Flow).unwrap();
-    assert_eq!(recording.skipped, Skipped { inactive: 1, malformed: 1, cut: 0 }, "spin without an operand");
+    assert_eq!(recording.skipped, Skipped { inactive: 1, malformed: 2, cut: 0 }, "no operand, no room");
     assert_eq!(recording.packets.len(), 4);
 }
 
 #[test]
 fn the_beginning_of_a_frame_is_enough() {
-    let bytes = frame(&Recipe { payload_bytes: 1_000, ..recipe(1, Builtin::Crc32) });
+    let bytes = frame(&Recipe { payload_bytes: 1_000, ..recipe(1, Builtin::Forward) });
     let costs = Costs::default();
     let mut reading = Reading::new(&costs, ArriveBy::Flow);
     for (at_ns, kept) in [(0, bytes.len()), (1, 64), (2, 45)] {

@@ -29,7 +29,8 @@ pub struct Options {
     /// The policies, separated by commas; +spt = nodes serve the shortest first, +pull = idle nodes ask for work.
     #[arg(long, value_name = "LIST", default_value = POLICIES, hide_default_value = true)]
     policies: String,
-    /// Only cells whose name contains this text.
+    /// Only cells whose name contains this text, or whose group is so named: workloads, load, nodes, cost, speeds, pairs,
+    /// others, held-out.
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// Lists the cells and what runs in them, and runs nothing.
@@ -62,7 +63,9 @@ impl Options {
     pub fn run(&self) -> Result<()> {
         let plan = self.plan()?;
         if self.list {
-            plan.cells.iter().for_each(|cell| println!("{}  {}", cell.name(), cell.scenario.options().join(" ")));
+            for cell in &plan.cells {
+                println!("{:<10} {}  {}", cell.group.name(), cell.name(), cell.scenario.options().join(" "));
+            }
             println!("{} cells, {} simulations", plan.cells.len(), plan.runs());
             return Ok(());
         }
@@ -79,8 +82,8 @@ impl Options {
         let contenders = self.policies.split(',').map(Contender::from_name).collect::<Result<Vec<_>>>()?;
         let (mut cells, left_out) = if self.quick { (cells::quick(), 0) } else { cells::full() };
         if let Some(text) = &self.only {
-            cells.retain(|cell| cell.name().contains(text.as_str()));
-            ensure!(!cells.is_empty(), "--only {text}: no cell has that in its name; --list shows them");
+            cells.retain(|cell| cell.group.name() == text || cell.name().contains(text.as_str()));
+            ensure!(!cells.is_empty(), "--only {text}: no cell or group has that in its name; --list shows them");
         }
         let place = usize::from(self.quick);
         let seeds = run_seeds(self.first_seed, self.seeds.unwrap_or(SEEDS[place]))?;

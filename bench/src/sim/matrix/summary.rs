@@ -66,8 +66,11 @@ impl Rivals {
         }
     }
 
+    /// What can run nowhere but in the simulator is a reference, no rival.
     fn has(self, contender: &Contender) -> bool {
-        contender.policy != SUBJECT && (self == Self::All || !contender.is_pulling())
+        let homes = contender.policy.homes();
+        let is_real = homes.has_worker() || homes.has_xdp();
+        is_real && contender.policy != SUBJECT && (self == Self::All || !contender.is_pulling())
     }
 }
 
