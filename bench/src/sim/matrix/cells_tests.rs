@@ -19,6 +19,7 @@ fn every_cell_is_possible_and_has_a_name_of_its_own() {
     cells.iter().for_each(|cell| cell.scenario.check().unwrap());
     let of = |group| cells.iter().filter(|cell| cell.group == group).count();
     assert!(Group::ALL.iter().all(|group| of(*group) > 0));
+    assert_eq!((of(Group::HeldOut), of(Group::Others)), (held_out().len(), others().len()));
 }
 
 #[test]
