@@ -115,12 +115,23 @@ impl<'a> Engine<'a> {
     }
 
     /// Runs until every packet of `trace` is out or lost.
-    pub fn run(mut self, trace: Trace) -> Outcome {
+    pub fn run(self, trace: Trace) -> Outcome {
+        self.run_watched(trace, u64::MAX, |_, _| {})
+    }
+
+    /// As [`Engine::run`]; `watch` sees time and nodes every `every_ns`, after what happened until then.
+    pub fn run_watched(mut self, trace: Trace, every_ns: u64, mut watch: impl FnMut(u64, &[Node])) -> Outcome {
         let mut trace = trace;
         let mut next = trace.next();
+        let mut watch_ns = every_ns.max(1);
         while next.is_some() || self.present > 0 {
             self.outcome.events += 1;
-            if let Some(arrival) = next.filter(|arrival| arrival.at_ns <= self.events.next_ns()) {
+            let event_ns = self.events.next_ns();
+            while watch_ns < next.map_or(event_ns, |arrival| arrival.at_ns.min(event_ns)) {
+                watch(watch_ns, &self.nodes);
+                watch_ns = watch_ns.saturating_add(every_ns);
+            }
+            if let Some(arrival) = next.filter(|arrival| arrival.at_ns <= event_ns) {
                 self.advance(arrival.at_ns);
                 self.handle_arrival(&arrival);
                 next = trace.next();
@@ -224,7 +235,7 @@ impl<'a> Engine<'a> {
             class: packet.class,
             flow: mix(u64::from(packet.flow)) as u32,
             key: arrival.key,
-            random: arrival.random,
+            random: if self.scenario.draws_ties { arrival.random } else { 0 },
         };
         let view = View { nodes: &self.nodes, logs: &self.logs, node, worker, now_ns: self.now_ns, rules: &self.rules };
         policy::decide(self.deciding.policy as u32, &job, &node.params, &view)

@@ -15,6 +15,7 @@
 //! | [`bounds`], [`comparison`] | central queues and the oracle on the same packets; policies and bounds side by side |
 //! | [`matrix`] | the comparison over many scenarios, with its report |
 //! | [`definition`] | a scenario as JSON and as options |
+//! | [`reproduce`] | the published experiments of the systems this project grew out of |
 //! | [`random`], [`hashing`] | streams and distributions; hashes that are the same in every run |
 //!
 //! Time is integer ns and randomness comes from the seed alone: the same scenario, policy, tuning and seed give the same
@@ -43,6 +44,7 @@ pub mod queue;
 pub mod random;
 pub mod recording;
 pub mod reports;
+pub mod reproduce;
 pub mod scenario;
 pub mod statistics;
 pub mod trace;

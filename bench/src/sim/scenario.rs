@@ -144,6 +144,8 @@ pub struct Scenario {
     pub memory_packets: u32,
     /// Whether packets of a flow keep their order within a worker that serves the shortest first.
     pub keeps_flow_order: bool,
+    /// Whether a tie between nodes falls on one drawn at random, as in the product; else on the first by number.
+    pub draws_ties: bool,
     /// Whether redirects that cost more CPU than the packet are refused.
     pub guard: bool,
     /// A redirect must be better than staying by more than this, ns.
@@ -188,6 +190,7 @@ impl Default for Scenario {
             estimates: Estimates::Exact,
             memory_packets: 0,
             keeps_flow_order: true,
+            draws_ties: true,
             guard: true,
             margin_ns: 0,
             forwarding: Forwarding { send_ns: 500, receive_ns: 500, wire_ns: 2_000, wire_ns_per_byte_q16: 0 },

@@ -20,6 +20,13 @@ pub enum Workload {
     /// Active packets as in Jang's thesis (KAIST 2005): 70 % low computations, 1 + 0.0005 · length µs, and 30 % high ones,
     /// 20 + 0.02 · length µs; lengths uniform from 64 to 1500 bytes.
     LowHigh,
+    /// So many thousandths of the packets take `ratio` times what the others do. Has no name on the command line.
+    TwoPoint {
+        /// Part of the large ones, thousandths.
+        large_milli: u16,
+        /// How many times a small one a large one takes.
+        ratio: u16,
+    },
 }
 
 /// Shape of the bounded Pareto distribution, and its largest value in units of its smallest.
@@ -32,7 +39,7 @@ const LENGTHS: (u16, u16) = (64, 1500);
 const LOW_HIGH: [(f64, f64, f64); 2] = [(0.7, 1_000.0, 0.5), (0.3, 20_000.0, 20.0)];
 
 impl Workload {
-    /// Every workload.
+    /// Every workload that has a name on the command line.
     pub const ALL: [Self; 6] =
         [Self::Exponential, Self::Deterministic, Self::Bi90, Self::Bi995, Self::Pareto, Self::LowHigh];
 
@@ -45,6 +52,7 @@ impl Workload {
             Self::Bi995 => "bi995",
             Self::Pareto => "pareto",
             Self::LowHigh => "low-high",
+            Self::TwoPoint { .. } => "two-point",
         }
     }
 
@@ -58,6 +66,11 @@ impl Workload {
         match self {
             Self::Bi90 => Some((0.1, 0.5, 5.5)),
             Self::Bi995 => Some((0.005, 0.167, 166.767)),
+            Self::TwoPoint { large_milli, ratio } => {
+                let (part, ratio) = (large_milli as f64 / 1000.0, ratio as f64);
+                let small = 1.0 / (1.0 - part + part * ratio);
+                Some((part, small, small * ratio))
+            }
             _ => None,
         }
     }
@@ -65,7 +78,7 @@ impl Workload {
     /// Kinds of packets.
     pub const fn kinds(self) -> usize {
         match self {
-            Self::Bi90 | Self::Bi995 | Self::LowHigh => 2,
+            Self::Bi90 | Self::Bi995 | Self::LowHigh | Self::TwoPoint { .. } => 2,
             _ => 1,
         }
     }
@@ -157,7 +170,8 @@ mod tests {
 
     #[test]
     fn every_workload_has_the_mean_asked_for() {
-        for workload in Workload::ALL {
+        let two_point = Workload::TwoPoint { large_milli: 100, ratio: 20 };
+        for workload in Workload::ALL.into_iter().chain([two_point]) {
             let (works, mut random) = (Works::new(workload, 10_000.0), stream(3, 1));
             let n = 1_000_000;
             let (mut sum, mut by_kind) = (0.0, [(0u32, 0.0); 2]);

@@ -100,16 +100,23 @@ pub struct Thresholds<R> {
     nodes: [Standing; MAX_NODES],
     /// The threshold, thousandths in Q16, from the first turn on: steps towards the mean are fractions.
     threshold_q16: Option<u64>,
+    /// Times a node went over, and times one recovered (wrapping).
+    events: (u32, u32),
     rule: PhantomData<R>,
 }
 
 impl<R> Default for Thresholds<R> {
     fn default() -> Self {
-        Self { nodes: [Standing::default(); MAX_NODES], threshold_q16: None, rule: PhantomData }
+        Self { nodes: [Standing::default(); MAX_NODES], threshold_q16: None, events: (0, 0), rule: PhantomData }
     }
 }
 
 impl<R: Rule> Thresholds<R> {
+    /// How many times a node went over since the start, and how many times one recovered (both wrapping).
+    pub const fn events(&self) -> (u32, u32) {
+        self.events
+    }
+
     /// Twice the weight of a member, so that its half is whole.
     fn weight(&self, member: &Member, excludes: bool) -> u32 {
         let Some(standing) = self.nodes.get(usize::from(member.node)) else {
@@ -144,6 +151,8 @@ impl<R: Rule> Plan for Thresholds<R> {
             if is_event {
                 *standing = Standing { is_over: !standing.is_over, load_milli: load as u16 };
                 moves += u32::from(standing.is_over || tuning.adjust_on != 0);
+                let count = if standing.is_over { &mut self.events.0 } else { &mut self.events.1 };
+                *count = count.wrapping_add(1);
             }
         }
         if R::ADAPTS && moves > 0 {

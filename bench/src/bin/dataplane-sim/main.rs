@@ -10,6 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
+use dataplane_bench::sim::reproduce::command::Reproduce;
 use dataplane_common::policy::PolicyKind;
 
 use self::cell::Cell;
@@ -42,6 +43,8 @@ enum Command {
     },
     /// Simulates policies and bounds in many cells and writes a report.
     Matrix(matrix::Options),
+    /// Runs published experiments: their figure, ours, and what differs.
+    Reproduce(Reproduce),
 }
 
 fn main() -> ExitCode {
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Command::Run { policy, cell } => policy_of(&policy).and_then(|policy| cell.run(&[policy])),
         Command::Compare { policies, cell } => policies_of(&policies).and_then(|policies| cell.run(&policies)),
         Command::Matrix(options) => options.run(),
+        Command::Reproduce(reproduce) => reproduce.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
