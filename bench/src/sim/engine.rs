@@ -188,6 +188,7 @@ impl<'a> Engine<'a> {
             queued_ns: self.now_ns,
             service_ns: arrival.work.service_ns,
             charged_ns: node.time_ns(arrival.ept_ns),
+            predicted_ns: 0,
             served_ns: 0,
             flow: arrival.flow,
             sequence: self.flows.number(arrival.flow),
@@ -203,10 +204,12 @@ impl<'a> Engine<'a> {
             self.probe(arrival.node);
         }
         let worker = self.worker_of(packet.flow);
-        let destination = match self.decide(arrival, &packet, worker).verdict {
-            Verdict::Redirect(to) if to != arrival.node && usize::from(to) < self.nodes.len() => to,
-            _ => arrival.node,
+        let decision = self.decide(arrival, &packet, worker);
+        let (destination, predicted_ns) = match decision.verdict {
+            Verdict::Redirect(to) if to != arrival.node && usize::from(to) < self.nodes.len() => (to, decision.there),
+            _ => (arrival.node, decision.here),
         };
+        let packet = Packet { predicted_ns: saturate(predicted_ns), ..packet };
         let frame = Frame { packet, source: arrival.node, destination, ..Frame::default() };
         let number = self.frames.put(frame);
         if destination == arrival.node {
@@ -453,6 +456,9 @@ impl<'a> Engine<'a> {
         self.outcome.sojourn_ns += u128::from(latency_ns);
         if packet.is_measured {
             self.times.record(latency_ns);
+            if packet.predicted_ns != 0 {
+                self.outcome.prediction.record(packet.predicted_ns, latency_ns);
+            }
         }
         self.flows.out(self.now_ns, (packet.flow, packet.sequence), packet.arrived_ns, packet.is_measured);
     }

@@ -35,6 +35,8 @@ pub struct Packet {
     pub service_ns: u32,
     /// Estimated processing time at the node of arrival, ns: what every worker that holds the packet is charged.
     pub charged_ns: u32,
+    /// Latency that its decision estimated, ns; 0 = none that is a time.
+    pub predicted_ns: u32,
     /// Time its computation took, ns.
     pub served_ns: u32,
     /// Flow: its number among all nodes' flows.

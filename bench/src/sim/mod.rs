@@ -59,7 +59,7 @@ use dataplane_common::tuning::Tuning;
 pub use self::ingress::Ingress;
 pub use self::recording::Recording;
 pub use self::scenario::{Egress, Estimates, Failure, Playback, Pull, ReportMode, Reports, Scenario};
-pub use self::statistics::{Estimate, Latency, Loss, Outcome, Traffic};
+pub use self::statistics::{Estimate, Latency, Loss, Outcome, Prediction, Traffic};
 pub use self::workload::Workload;
 
 /// Simulates `policy` with `tuning` on the packets that `scenario` and `seed` give.

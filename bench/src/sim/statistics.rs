@@ -120,6 +120,47 @@ impl Loss {
     }
 }
 
+/// How well decisions estimated the latencies of their packets. Only policies that compare times have estimates.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Prediction {
+    count: u64,
+    sum_ns: f64,
+    latency_ns: f64,
+    latency_squares: f64,
+    error_ns: f64,
+    error_squares: f64,
+}
+
+impl Prediction {
+    /// Adds a packet.
+    pub fn record(&mut self, predicted_ns: u32, latency_ns: u64) {
+        let (predicted, latency) = (f64::from(predicted_ns), latency_ns as f64);
+        self.count += 1;
+        self.sum_ns += predicted;
+        self.latency_ns += latency;
+        self.latency_squares += latency * latency;
+        self.error_ns += (predicted - latency).abs();
+        self.error_squares += (predicted - latency).powi(2);
+    }
+
+    /// Mean estimate, ns; not a number when there was none.
+    pub fn mean_ns(&self) -> f64 {
+        self.sum_ns / self.count as f64
+    }
+
+    /// Mean absolute error, ns.
+    pub fn error_ns(&self) -> f64 {
+        self.error_ns / self.count as f64
+    }
+
+    /// Part of the variance of the latencies that the estimates explain as they are (R²); below 0 when the mean latency
+    /// would have been the better estimate.
+    pub fn explained(&self) -> f64 {
+        let variance = self.latency_squares - self.latency_ns.powi(2) / self.count as f64;
+        1.0 - self.error_squares / variance
+    }
+}
+
 /// What a run of a policy on a scenario gave.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
@@ -151,6 +192,8 @@ pub struct Outcome {
     pub messages: Traffic,
     /// CPU time that redirecting, reports and messages burnt, as a share of all workers' time.
     pub overhead: f64,
+    /// How well the latencies of measured packets were estimated.
+    pub prediction: Prediction,
     /// Busy share of each node, forwarding included.
     pub utilisation: Vec<f64>,
     /// Length of the run, ns.
@@ -242,6 +285,16 @@ mod tests {
         assert_eq!((latency.count, latency.max_ns), (n, n));
         assert!((latency.p50_ns as f64 / (n / 2) as f64 - 1.0).abs() < 0.001, "{latency:?}");
         assert!((latency.mean_ns / (n as f64 + 1.0) * 2.0 - 1.0).abs() < 1e-9, "{latency:?}");
+    }
+
+    #[test]
+    fn a_prediction_that_is_always_right_explains_everything() {
+        let mut prediction = Prediction::default();
+        (1..=10).for_each(|ns| prediction.record(ns, u64::from(ns)));
+        assert_eq!((prediction.explained(), prediction.error_ns(), prediction.mean_ns()), (1.0, 0.0, 5.5));
+        prediction.record(30, 20);
+        assert!(prediction.explained() < 0.9 && prediction.error_ns() < 1.0);
+        assert!(Prediction::default().explained().is_nan());
     }
 
     #[test]

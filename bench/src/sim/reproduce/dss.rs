@@ -161,7 +161,8 @@ fn selection(effort: &Effort) -> Result<Evidence> {
         Estimate::of(all.iter().map(|times| (others(times).into_iter().reduce(fold).unwrap_or(1.0) - 1.0) * 100.0))
     };
     let says = "the other methods take 8.5 % to 26.8 % longer";
-    let differs = "The links of the experiment are not known. The size of the gain is that of the differences between paths.";
+    let differs =
+        "The links of the experiment are not known. The size of the gain is that of the differences between paths.";
     let base = Finding {
         what: "how much longer the best other method takes",
         published: Published { says, figure: Some(8.5), source: SOURCE },
@@ -182,7 +183,11 @@ fn selection(effort: &Effort) -> Result<Evidence> {
         },
         Finding {
             what: "efficiency index: mean over the other methods of their time over that of the composite metric",
-            published: Published { says: "a high average efficiency index of 1.23", figure: Some(1.23), source: TELECOM },
+            published: Published {
+                says: "a high average efficiency index of 1.23",
+                figure: Some(1.23),
+                source: TELECOM,
+            },
             ours: Estimate::of(all.iter().map(|times| others(times).iter().sum::<f64>() / 4.0)),
             unit: "",
             direction: Bound::Above(1.0),
@@ -194,7 +199,7 @@ fn selection(effort: &Effort) -> Result<Evidence> {
 }
 
 /// Seconds from the death of the server in use to the first request that goes elsewhere.
-fn detected_s(tuning: Tuning, gap_ns: u64, random: &mut Random) -> f64 {
+pub(super) fn detected_s(tuning: Tuning, gap_ns: u64, random: &mut Random) -> f64 {
     let mut cluster = Cluster::new(PolicyKind::Dss, tuning, &[1000; 2]);
     (cluster.members[0].response_ns, cluster.members[1].response_ns) = (1_000, 2_000);
     let plan_ns = u64::from(tuning.plan_ns);
@@ -277,8 +282,10 @@ fn detection(effort: &Effort) -> Result<Evidence> {
 fn model(effort: &Effort) -> Result<Evidence> {
     let segments = effort.of(20_000);
     let runs = effort.of(10);
-    let mut table =
-        Table::new("20 000 segments, expected and simulated", &["loss %", "round trip ms", "expected s", "simulated s", "error %"]);
+    let mut table = Table::new(
+        "20 000 segments, expected and simulated",
+        &["loss %", "round trip ms", "expected s", "simulated s", "error %"],
+    );
     let mut errors = vec![Vec::new(); effort.seeds.len()];
     for loss in [0.0005, 0.002, 0.01, 0.03, 0.05] {
         for (rtt_s, timeout_s) in [(0.02, 0.25), (0.1, 1.0)] {

@@ -45,8 +45,6 @@ struct Server {
     /// Work that waits, by class, ns of this server.
     waiting_ns: [u64; CLASSES],
     serving: Option<(Request, u64)>,
-    busy_ns: u64,
-    busy_since_ns: u64,
 }
 
 impl Server {
@@ -60,7 +58,6 @@ impl Server {
         let time_ns = self.time_ns(&request);
         self.waiting_ns[class] -= time_ns;
         self.serving = Some((request, now_ns + time_ns));
-        self.busy_since_ns = now_ns;
         Some(now_ns + time_ns)
     }
 }
@@ -81,15 +78,8 @@ impl Farm {
             queues: Default::default(),
             waiting_ns: [0; CLASSES],
             serving: None,
-            busy_ns: 0,
-            busy_since_ns: 0,
         };
         Self { servers: speeds_milli.iter().map(server).collect(), ends: BinaryHeap::new(), by_class }
-    }
-
-    /// Servers.
-    pub fn len(&self) -> usize {
-        self.servers.len()
     }
 
     /// When the next request ends, ns.
@@ -102,7 +92,6 @@ impl Farm {
         let Reverse((at_ns, index)) = self.ends.pop()?;
         let server = &mut self.servers[index];
         let (request, _) = server.serving.take()?;
-        server.busy_ns += at_ns - server.busy_since_ns;
         if let Some(end_ns) = server.start(at_ns) {
             self.ends.push(Reverse((end_ns, index)));
         }
@@ -122,23 +111,22 @@ impl Farm {
         }
     }
 
-    /// Work at a server that goes before a request of `class`, ns of that server; all of it when classes do not count.
-    pub fn ahead_ns(&self, index: usize, class: u8, now_ns: u64) -> u64 {
+    /// Work at a server, ns of that server.
+    pub fn backlog_ns(&self, index: usize, now_ns: u64) -> u64 {
+        let (serving_ns, waiting_ns) = self.work_ns(index, now_ns);
+        serving_ns + waiting_ns.iter().sum::<u64>()
+    }
+
+    /// What is left of the request in service, and the work that waits by class, ns of that server.
+    pub fn work_ns(&self, index: usize, now_ns: u64) -> (u64, [u64; CLASSES]) {
         let server = &self.servers[index];
-        let first = if self.by_class { usize::from(class) } else { 0 };
-        let serving_ns = server.serving.map_or(0, |(_, end_ns)| end_ns.saturating_sub(now_ns));
-        serving_ns + server.waiting_ns[first.min(CLASSES - 1)..].iter().sum::<u64>()
+        (server.serving.map_or(0, |(_, end_ns)| end_ns.saturating_sub(now_ns)), server.waiting_ns)
     }
 
     /// Requests at a server, the one in service included.
     pub fn present(&self, index: usize) -> u32 {
         let server = &self.servers[index];
         (server.queues.iter().map(VecDeque::len).sum::<usize>() + usize::from(server.serving.is_some())) as u32
-    }
-
-    /// Time a server was busy until its last end, ns.
-    pub fn busy_ns(&self, index: usize) -> u64 {
-        self.servers[index].busy_ns
     }
 }
 
@@ -159,9 +147,9 @@ mod tests {
         let mut farm = Farm::new(&[2000], false);
         farm.submit(0, 0, request(0, 100, 0));
         farm.submit(0, 0, request(0, 200, 7));
-        assert_eq!((farm.ahead_ns(0, 7, 10), farm.present(0)), (140, 2));
+        assert_eq!((farm.backlog_ns(0, 10), farm.present(0)), (140, 2));
         assert_eq!(ends(&mut farm), [(50, 0), (150, 7)]);
-        assert_eq!((farm.busy_ns(0), farm.present(0)), (150, 0));
+        assert_eq!((farm.backlog_ns(0, 150), farm.present(0)), (0, 0));
     }
 
     #[test]
@@ -170,7 +158,8 @@ mod tests {
         for class in [0, 0, 7] {
             farm.submit(0, 0, request(0, 100, class));
         }
-        assert_eq!((farm.ahead_ns(0, 7, 0), farm.ahead_ns(0, 0, 0)), (200, 300));
+        let (serving_ns, waiting_ns) = farm.work_ns(0, 30);
+        assert_eq!((serving_ns, waiting_ns[0], waiting_ns[7]), (70, 100, 100));
         assert_eq!(ends(&mut farm), [(100, 0), (200, 7), (300, 0)]);
     }
 }

@@ -137,7 +137,8 @@ fn scaling(effort: &Effort) -> Result<Evidence> {
         size: None,
         differs: "",
     };
-    let falls = Published { says: "processing time falls as nodes are added (no figure)", figure: None, source: SOURCE };
+    let falls =
+        Published { says: "processing time falls as nodes are added (no figure)", figure: None, source: SOURCE };
     let third = Published { says: "the concentration is solved (no figure)", figure: None, source: SOURCE };
     let findings = vec![
         base.clone(),
@@ -201,7 +202,11 @@ fn hot_spot(effort: &Effort) -> Result<Evidence> {
     }
     let finding = |what, mode: usize| Finding {
         what,
-        published: Published { says: "the concentration on one node is solved (no figure)", figure: None, source: SOURCE },
+        published: Published {
+            says: "the concentration on one node is solved (no figure)",
+            figure: None,
+            source: SOURCE,
+        },
         ours: ratio(&indices[mode], &indices[0]),
         unit: "",
         direction: Bound::Below(1.0),
@@ -240,7 +245,8 @@ fn crossover(effort: &Effort) -> Result<Evidence> {
         }
     }
     let finding = |what, says, ours: Option<Estimate>| {
-        let published = Published { says, figure: None, source: "this project; the thesis names only the rule that adds" };
+        let published =
+            Published { says, figure: None, source: "this project; the thesis names only the rule that adds" };
         let (unit, direction) = ("", Bound::Below(1.0));
         ours.map(|ours| Finding { what, published, ours, unit, direction, size: None, differs: "" })
     };

@@ -93,7 +93,8 @@ fn throughput_kpps(policy: PolicyKind, forwarding: Forwarding, effort: &Effort, 
 }
 
 fn experiment(effort: &Effort) -> Result<Evidence> {
-    let columns = ["interconnect", "break-even µs", "throughput, thousands/s", "20 µs at 0.6", "20 µs at 0.75", "100 µs at 0.75"];
+    let columns =
+        ["interconnect", "break-even µs", "throughput, thousands/s", "20 µs at 0.6", "20 µs at 0.75", "100 µs at 0.75"];
     let mut table = Table::new("two numbers per interconnect; mean latency in µs and share redirected", &columns);
     let (mut sizes, mut rates) = (Vec::new(), Vec::new());
     for (name, forwarding) in INTERCONNECTS {
@@ -128,14 +129,23 @@ fn experiment(effort: &Effort) -> Result<Evidence> {
 }
 
 fn findings(sizes: &[Vec<f64>], rates: &[Vec<f64>]) -> Vec<Finding> {
-    let published =
-        Published { says: "user-level communication is a feasible enhancement (no figure)", figure: None, source: SOURCE };
+    let published = Published {
+        says: "user-level communication is a feasible enhancement (no figure)",
+        figure: None,
+        source: SOURCE,
+    };
     let ratio = |of: &[f64], base: &[f64]| Estimate::of(of.iter().zip(base).map(|(of, base)| of / base));
-    let finding = |what, ours, unit, direction| Finding { what, published, ours, unit, direction, size: None, differs: "" };
+    let finding =
+        |what, ours, unit, direction| Finding { what, published, ours, unit, direction, size: None, differs: "" };
     let mean = |values: &[f64]| Estimate::of(values.iter().copied());
     vec![
         finding("break-even computation, kernel sockets", mean(&sizes[0]), "µs", Bound::Above(mean(&sizes[1]).mean)),
-        finding("break-even computation, AF_XDP with copies", mean(&sizes[1]), "µs", Bound::Below(mean(&sizes[0]).mean)),
+        finding(
+            "break-even computation, AF_XDP with copies",
+            mean(&sizes[1]),
+            "µs",
+            Bound::Below(mean(&sizes[0]).mean),
+        ),
         finding("break-even computation, AF_XDP without", mean(&sizes[2]), "µs", Bound::Below(mean(&sizes[1]).mean)),
         finding(
             "throughput at the latency bound, AF_XDP with copies over kernel sockets",

@@ -20,19 +20,28 @@
 
 pub mod board;
 pub mod command;
+pub mod content;
 pub mod farm;
 pub mod finding;
 pub mod output;
 
+mod accuracy;
+mod cooperative;
 mod dss;
+mod front_ends;
 mod guard;
+mod high_availability;
 mod hot_spot;
 mod interconnect;
 mod k_finish;
+mod phrw;
+mod placing;
 mod runs;
 mod seed_003;
+mod sla;
 mod tcp;
 mod thesis;
+mod type_burst;
 
 use anyhow::Result;
 
@@ -82,16 +91,26 @@ impl Experiment {
 /// Every experiment, in the order of its number.
 pub const EXPERIMENTS: &[Experiment] = &[
     thesis::EXPERIMENT,
+    accuracy::EXPERIMENT,
     guard::EXPERIMENT,
     hot_spot::SCALING,
     hot_spot::HOT_SPOT,
     hot_spot::CROSSOVER,
     interconnect::EXPERIMENT,
     seed_003::EXPERIMENT,
+    type_burst::EXPERIMENT,
     dss::SELECTION,
     dss::DETECTION,
     dss::MODEL,
+    cooperative::EXPERIMENT,
+    front_ends::EXPERIMENT,
+    high_availability::EXPERIMENT,
+    placing::HISTOGRAM,
+    placing::WARD,
+    phrw::EXPERIMENT,
+    sla::EXPERIMENT,
     k_finish::EXPERIMENT,
+    placing::HASH_CACHING,
 ];
 
 /// The experiments that need real nodes, and where they are.
@@ -99,6 +118,9 @@ pub const ON_REAL_NODES: &[(&str, &str)] = &[
     ("E2", "the sweep of E1 on two real nodes"),
     ("E10", "the adaptive threshold of E9 on five real workers of different speed"),
 ];
+
+#[cfg(test)]
+mod tests;
 
 #[cfg(test)]
 mod tests;

@@ -71,8 +71,13 @@ impl Reproduction {
         for finding in &self.evidence.findings {
             let Finding { what, published, .. } = finding;
             let (says, source) = (published.says, published.source);
-            let cells =
-                [(*what).to_owned(), format!("{says} ({source})"), finding.ours_text(), mark(finding), verdict(finding)];
+            let cells = [
+                (*what).to_owned(),
+                format!("{says} ({source})"),
+                finding.ours_text(),
+                mark(finding),
+                verdict(finding),
+            ];
             let _ = writeln!(text, "| {} |", cells.map(|cell| cell.replace('|', "/")).join(" | "));
         }
         for finding in self.evidence.findings.iter().filter(|finding| !finding.differs.is_empty()) {

@@ -4,9 +4,9 @@ use anyhow::Result;
 use dataplane_common::policy::PolicyKind;
 use dataplane_common::tuning::Tuning;
 
+use super::super::run;
 use super::super::scenario::{Reports, Scenario};
 use super::super::statistics::{Estimate, Outcome};
-use super::super::run;
 use super::Effort;
 
 /// Reports each `interval_ns` that alone carry loads, as the published systems have it.

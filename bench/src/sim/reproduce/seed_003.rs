@@ -234,7 +234,9 @@ fn elsewhere(effort: &Effort) -> (Finding, Table) {
     let mut table = Table::new("threshold-half and threshold-adaptive at other settings", &columns);
     let mut lower = vec![0.0; effort.seeds.len()];
     let settings = [10.0, 20.0, 30.0].into_iter().flat_map(|lag_s| {
-        [2.0, 3.0, 5.0].into_iter().flat_map(move |look_s| [0.76, 0.8, 0.84].map(|peak| Setting { lag_s, look_s, peak }))
+        [2.0, 3.0, 5.0]
+            .into_iter()
+            .flat_map(move |look_s| [0.76, 0.8, 0.84].map(|peak| Setting { lag_s, look_s, peak }))
     });
     for setting in settings {
         let all = |(_, way)| runs(way, setting, effort.of(5), effort);

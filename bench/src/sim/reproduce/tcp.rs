@@ -31,7 +31,8 @@ impl Path {
         let b = PER_ACK;
         let constant = (2.0 + b) / (3.0 * b);
         let mean_window = constant + (8.0 * (1.0 - p) / (3.0 * b * p) + constant * constant).sqrt();
-        let backoff = 1.0 + p + 2.0 * p.powi(2) + 4.0 * p.powi(3) + 8.0 * p.powi(4) + 16.0 * p.powi(5) + 32.0 * p.powi(6);
+        let backoff =
+            1.0 + p + 2.0 * p.powi(2) + 4.0 * p.powi(3) + 8.0 * p.powi(4) + 16.0 * p.powi(5) + 32.0 * p.powi(6);
         let is_limited = mean_window >= window;
         let w = mean_window.min(window);
         let timeout = timeout_probability(p, w);
