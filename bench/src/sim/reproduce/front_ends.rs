@@ -114,7 +114,6 @@ fn run(effort: &Effort) -> Result<Evidence> {
             size: Some(Bound::AtMost(10.0)),
             differs: "Beyond 8 nodes four front ends take in less than the form says: none sees what the others send between \
                       reports, and they run to the same nodes, front ends among them.",
-            ..base
         },
     ];
     Ok(Evidence { findings, tables: vec![table] })

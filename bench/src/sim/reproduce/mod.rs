@@ -121,6 +121,3 @@ pub const ON_REAL_NODES: &[(&str, &str)] = &[
 
 #[cfg(test)]
 mod tests;
-
-#[cfg(test)]
-mod tests;

@@ -112,7 +112,7 @@ mod tests {
             (0.02, 0.0, 0.25, 2_336_000.0),
         ] {
             let found = bytes_per_s(rtt_s, loss, timeout_s);
-            assert!((found / expected - 1.0).abs() < 1e-6, "{found} for {expected}");
+            assert!((found - expected).abs() < 0.05, "{found} for {expected}");
         }
         assert!((timeout_probability(1e-4, 30.0) - 0.1004).abs() < 1e-4);
     }
