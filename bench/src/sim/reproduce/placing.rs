@@ -73,7 +73,8 @@ fn settings(nodes: &[usize], memories: &[f64], miss_ns: u64) -> Vec<Setting> {
 
 /// One way on one setting, seed by seed.
 fn served(setting: Setting, way: Way, phase: Phase, effort: &Effort) -> Vec<Served> {
-    let requests = effort.of(100_000);
+    // Plans and memories need their time: short runs are not a fifth of the long ones.
+    let requests = 40_000 + effort.of(60_000);
     effort.seeds.iter().map(|seed| serve(setting, way, phase, requests, *seed)).collect()
 }
 
