@@ -262,6 +262,7 @@ fn detection(effort: &Effort) -> Result<Evidence> {
             ours: Estimate::of(effort.seeds.iter().map(|_| usual)),
             direction: Bound::Above(slow.mean),
             size: Some(Bound::Within(21.0, 21.0)),
+            differs: "Arithmetic, not a simulation: 3, 6 and 12 s.",
             ..base.clone()
         },
         Finding {

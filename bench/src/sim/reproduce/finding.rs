@@ -62,6 +62,16 @@ pub struct Published {
     pub source: &'static str,
 }
 
+/// The source of what is nowhere published but follows from it.
+pub const OURS: &str = "this project";
+
+impl Published {
+    /// Nothing is published; `says` is what is to be expected all the same.
+    pub const fn nothing(says: &'static str) -> Self {
+        Self { says, figure: None, source: OURS }
+    }
+}
+
 /// One figure of ours beside the published one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
@@ -94,10 +104,22 @@ impl Finding {
 
     /// The verdict in words.
     pub fn verdict(&self) -> &'static str {
+        let Published { figure, source, .. } = self.published;
         match (self.agrees_in_direction(), self.agrees_in_size()) {
-            (true, Some(true)) => "reproduces the published effect under the stated assumptions",
+            (true, None | Some(true)) if source == OURS => {
+                "as expected under the stated assumptions; nothing is published"
+            }
+            _ if source == OURS => "MISSES what was expected; nothing is published",
+            (true, Some(true)) if figure.is_some() => "reproduces the published effect under the stated assumptions",
+            (true, Some(true)) => {
+                "reproduces the published direction under the stated assumptions; meets this project's mark, as no size is \
+                 published"
+            }
             (true, None) => "reproduces the published direction under the stated assumptions; no size to compare",
-            (true, Some(false)) => "MISSES the size: the direction is the published one",
+            (true, Some(false)) if figure.is_some() => "MISSES the size: the direction is the published one",
+            (true, Some(false)) => {
+                "MISSES this project's mark: the direction is the published one, no size is published"
+            }
             (false, Some(true)) => "MISSES the direction: only the size is within the mark",
             (false, _) => "MISSES: the published effect does not appear",
         }
@@ -210,6 +232,10 @@ mod tests {
         let unmarked = Finding { size: None, ..finding(1.0) };
         assert_eq!(unmarked.agrees_in_size(), None);
         assert!(unmarked.verdict().contains("no size to compare"));
+        let expected = Finding { published: Published::nothing("42 % by a rule of thumb"), ..finding(40.0) };
+        assert!(expected.verdict().starts_with("as expected"), "what nobody published is not reproduced");
+        let published = Published { figure: None, ..finding(0.0).published };
+        assert!(Finding { published, ..finding(40.0) }.verdict().contains("this project's mark"));
     }
 
     #[test]

@@ -107,7 +107,7 @@ fn run(effort: &Effort) -> Result<Evidence> {
         },
         Finding {
             what: "largest difference from the closed form, up to 8 nodes",
-            published: Published { says: "nothing; the closed form is ours", figure: None, source: "this project" },
+            published: Published::nothing("nothing; the closed form is ours"),
             ours: Estimate::of(errors),
             unit: "%",
             direction: Bound::AtMost(25.0),
