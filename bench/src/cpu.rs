@@ -1,6 +1,8 @@
 //! Who used the CPUs while something was measured: the cluster itself, or other programs, which then are noise.
 
 use std::fs;
+use std::thread;
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -98,9 +100,85 @@ fn parse_process(text: &str) -> Option<u64> {
     Some(times.next()?? + times.next()??)
 }
 
+/// Watches what programs other than those of a measurement use: noise. Interrupts are left out, because packets are
+/// received in them.
+#[derive(Debug)]
+pub struct OtherPrograms {
+    ours: Vec<u32>,
+    ticks: u64,
+    since: Instant,
+}
+
+impl OtherPrograms {
+    /// Begins; `ours` are the processes of the measurement.
+    ///
+    /// # Errors
+    /// `/proc` cannot be read.
+    pub fn watch(ours: &[u32]) -> Result<Self> {
+        Ok(Self { ours: ours.to_vec(), ticks: ticks_of_others(ours)?, since: Instant::now() })
+    }
+
+    /// Share of all cores' time since then, 1 = all of it. Programs that began and ended meanwhile count when their parent
+    /// has waited for them.
+    ///
+    /// # Errors
+    /// `/proc` cannot be read.
+    pub fn share(&self) -> Result<f64> {
+        let ticks = ticks_of_others(&self.ours)?.saturating_sub(self.ticks);
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let all = self.since.elapsed().as_secs_f64() * rustix::param::clock_ticks_per_second() as f64 * cores as f64;
+        Ok(if all > 0.0 { ticks as f64 / all } else { 0.0 })
+    }
+}
+
+fn ticks_of_others(ours: &[u32]) -> Result<u64> {
+    let mut ticks = 0;
+    for entry in fs::read_dir("/proc").context("cannot list /proc")? {
+        let Some(pid) = entry.context("cannot list /proc")?.file_name().to_str().and_then(|name| name.parse().ok())
+        else {
+            continue;
+        };
+        if ours.contains(&pid) {
+            continue;
+        }
+        // One may have ended since it was listed.
+        let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        ticks += parse_family(&text).unwrap_or(0);
+    }
+    Ok(ticks)
+}
+
+/// User and system time of a process and of the children it has waited for (proc(5), fields 14 to 17); 0 for threads of
+/// the kernel.
+fn parse_family(text: &str) -> Option<u64> {
+    /// Process id of the parent of all threads of the kernel.
+    const KERNEL_THREADS: u64 = 2;
+    let (_, fields) = text.rsplit_once(')')?;
+    let fields = fields.split_whitespace().collect::<Vec<_>>();
+    if fields.get(1)?.parse() == Ok(KERNEL_THREADS) {
+        return Some(0);
+    }
+    fields.get(11..15)?.iter().map(|field| field.parse::<u64>().ok()).sum()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_family_is_a_process_and_its_ended_children() {
+        let process = |parent| format!("42 (a) b (c) S {parent} 42 42 0 -1 4194560 1 2 3 4 500 60 7 8 20 0 1 0 9 1 2");
+        assert_eq!(parse_family(&process(1)), Some(575));
+        assert_eq!(parse_family(&process(2)), Some(0));
+        assert_eq!(parse_family("42"), None);
+    }
+
+    #[test]
+    fn ours_are_not_others() {
+        let noise = OtherPrograms::watch(&[std::process::id()]).unwrap();
+        assert!(noise.share().unwrap() >= 0.0);
+        assert!(ticks_of_others(&[]).unwrap() >= ticks_of_others(&[std::process::id()]).unwrap());
+    }
 
     #[test]
     fn the_kernels_lines_are_read_by_position() {

@@ -8,6 +8,9 @@
 //! | [`traffic`] | schedules, the generator, the account of one run |
 //! | [`sim`] | the cluster simulated, with the decision code of the product |
 //! | [`demo`] | each policy in turn on the same traffic: table, JSON, plot |
+//! | [`generate`] | generators of load behind one trait: kernel pktgen, XDP live frames, AF_XDP |
+//! | [`object`] | the XDP programs of the benchmarks |
+//! | [`peers`] | the dataplane beside what it can be compared with |
 //! | [`maps`] | opens our eBPF object and pinned maps with libbpf |
 //! | [`environment`] | facts of the machine that a result belongs to |
 //! | [`cpu`] | who used the CPUs meanwhile |
@@ -22,9 +25,12 @@ pub mod command;
 pub mod cpu;
 pub mod demo;
 pub mod environment;
+pub mod generate;
 pub mod interrupt;
 pub mod maps;
+pub mod object;
 pub mod packet;
+pub mod peers;
 pub mod sim;
 pub mod status;
 pub mod topology;

@@ -6,10 +6,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
+use dataplane_bench::generate::{Kind, Offer, pktgen};
 use dataplane_bench::interrupt::{Interrupt, Interrupted};
 use dataplane_bench::topology::{self, BPFFS};
 use dataplane_bench::traffic::generator::{self, Event, GeneratorPlan};
-use dataplane_bench::{demo, maps};
+use dataplane_bench::{demo, maps, peers};
 
 /// Exit code after SIGINT or SIGTERM, as shells have it.
 const INTERRUPTED: u8 = 130;
@@ -33,6 +34,16 @@ enum Action {
         #[arg(long)]
         text: bool,
     },
+    /// Measure the dataplane beside what it can be compared with, in turns on one path.
+    Peers(peers::Options),
+    /// Drive the kernel's packet generator in this network namespace, with the letters of the kernel's sample scripts.
+    Pktgen(pktgen::Settings),
+    /// Send one offer (JSON) in this network namespace; prints one JSON object a line.
+    #[command(hide = true)]
+    Offer {
+        /// The offer.
+        offer: PathBuf,
+    },
     /// Show what libbpf reads of our eBPF object and of a node's pinned maps.
     Maps(maps::Options),
     /// Remove a cluster that `demo --keep` or a killed run left; without a name, list them.
@@ -47,6 +58,9 @@ fn main() -> ExitCode {
     let outcome = match &cli.command {
         Action::Demo(options) => demonstrate(options),
         Action::Generate { plan, text } => generate(plan, *text),
+        Action::Peers(options) => compare(options),
+        Action::Pktgen(settings) => run_pktgen(settings),
+        Action::Offer { offer } => send(offer),
         Action::Maps(options) => maps::run(options),
         Action::Clean { cluster } => clean(cluster.as_deref()),
     };
@@ -65,6 +79,32 @@ fn main() -> ExitCode {
 
 fn demonstrate(options: &demo::Options) -> Result<()> {
     demo::run(options, &Interrupt::install()?)
+}
+
+fn compare(options: &peers::Options) -> Result<()> {
+    peers::run(options, &Interrupt::install()?)
+}
+
+fn run_pktgen(settings: &pktgen::Settings) -> Result<()> {
+    if let Some(reason) = pktgen::absence() {
+        bail!("{reason}");
+    }
+    let interrupt = Interrupt::install()?;
+    let driver = pktgen::Driver::configure(pktgen::Proc::here(), settings.clone())?;
+    for (thread, outcome) in (settings.first..).zip(driver.run(&interrupt)?) {
+        let rate = outcome.packets as f64 * 1e6 / outcome.elapsed_us.max(1) as f64;
+        println!(
+            "{}@{thread}: {} packets of {} bytes in {} us, {rate:.0} a second, {} errors",
+            settings.interface, outcome.packets, outcome.bytes, outcome.elapsed_us, outcome.errors
+        );
+    }
+    Ok(())
+}
+
+fn send(path: &Path) -> Result<()> {
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let offer: Offer = serde_json::from_str(&text).with_context(|| format!("no offer: {}", path.display()))?;
+    Kind::send(&offer, &Interrupt::install()?, &mut |event| event.print())
 }
 
 fn generate(path: &Path, as_text: bool) -> Result<()> {

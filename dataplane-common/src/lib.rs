@@ -24,6 +24,7 @@
 #![cfg_attr(not(test), deny(clippy::float_arithmetic))]
 
 pub mod bands;
+pub mod bench;
 pub mod classify;
 pub mod decay;
 pub mod estimate;

@@ -43,17 +43,20 @@ pub enum Purpose {
     Demo,
     /// Tests: names begin with `dpt-`.
     Test,
+    /// Benchmarks: names begin with `dpb-`.
+    Bench,
 }
 
 impl Purpose {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Demo, Self::Test];
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Demo, Self::Test, Self::Bench];
 
     /// First part of each name.
     pub const fn prefix(self) -> &'static str {
         match self {
             Self::Demo => "dpd-",
             Self::Test => "dpt-",
+            Self::Bench => "dpb-",
         }
     }
 }

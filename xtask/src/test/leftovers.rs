@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 /// Prefixes of every name that a test or a demonstration makes.
-const PREFIXES: [&str; 2] = ["dpt-", "dpd-"];
+const PREFIXES: [&str; 3] = ["dpt-", "dpd-", "dpb-"];
 
 /// Where those names show up.
 const PLACES: [(&str, &str); 3] =
