@@ -5,7 +5,9 @@
 //! | [`topology`] | builds and removes a cluster; starts, stops and kills its nodes; tests use it too |
 //! | [`status`] | what `dataplane status -j` says, as values |
 //! | [`packet`] | builds active packets, reads them when they come back |
+//! | [`throughput`] | the highest rate without loss, and with little |
 //! | [`traffic`] | schedules, the generator, the account of one run |
+//! | [`search`] | search for throughput: MLRsearch's logic over any device |
 //! | [`sim`] | the cluster simulated, with the decision code of the product |
 //! | [`demo`] | each policy in turn on the same traffic: table, JSON, plot |
 //! | [`generate`] | generators of load behind one trait: kernel pktgen, XDP live frames, AF_XDP |
@@ -31,7 +33,9 @@ pub mod maps;
 pub mod object;
 pub mod packet;
 pub mod peers;
+pub mod search;
 pub mod sim;
 pub mod status;
+pub mod throughput;
 pub mod topology;
 pub mod traffic;

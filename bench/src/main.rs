@@ -10,7 +10,7 @@ use dataplane_bench::generate::{Kind, Offer, pktgen};
 use dataplane_bench::interrupt::{Interrupt, Interrupted};
 use dataplane_bench::topology::{self, BPFFS};
 use dataplane_bench::traffic::generator::{self, Event, GeneratorPlan};
-use dataplane_bench::{demo, maps, peers};
+use dataplane_bench::{demo, maps, peers, throughput};
 
 /// Exit code after SIGINT or SIGTERM, as shells have it.
 const INTERRUPTED: u8 = 130;
@@ -36,6 +36,8 @@ enum Action {
     },
     /// Measure the dataplane beside what it can be compared with, in turns on one path.
     Peers(peers::Options),
+    /// Search the highest rate without loss, and with little (MLRsearch's logic).
+    Throughput(throughput::Options),
     /// Drive the kernel's packet generator in this network namespace, with the letters of the kernel's sample scripts.
     Pktgen(pktgen::Settings),
     /// Send one offer (JSON) in this network namespace; prints one JSON object a line.
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
         Action::Demo(options) => demonstrate(options),
         Action::Generate { plan, text } => generate(plan, *text),
         Action::Peers(options) => compare(options),
+        Action::Throughput(options) => find_throughput(options),
         Action::Pktgen(settings) => run_pktgen(settings),
         Action::Offer { offer } => send(offer),
         Action::Maps(options) => maps::run(options),
@@ -83,6 +86,10 @@ fn demonstrate(options: &demo::Options) -> Result<()> {
 
 fn compare(options: &peers::Options) -> Result<()> {
     peers::run(options, &Interrupt::install()?)
+}
+
+fn find_throughput(options: &throughput::Options) -> Result<()> {
+    throughput::run(options, &Interrupt::install()?)
 }
 
 fn run_pktgen(settings: &pktgen::Settings) -> Result<()> {

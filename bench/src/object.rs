@@ -10,8 +10,8 @@ use aya::programs::links::FdLink;
 use aya::programs::{TestRun as _, TestRunAttrs, TestRunOptions, Xdp, XdpMode};
 use aya::{Ebpf, EbpfLoader};
 use dataplane_common::bench::{
-    BENCH_COUNT, BENCH_FRAME, BENCH_LAST, BENCH_OUT, BENCH_PACE, BENCH_XSKS, Counter, FRAME_WORDS, GENERATE, PACE_GAP,
-    PACE_START, PACE_WORDS,
+    BENCH_COUNT, BENCH_FRAME, BENCH_LAST, BENCH_OUT, BENCH_PACE, BENCH_XSKS, Counter, FRAME_WORDS, GENERATE, PACE_END,
+    PACE_GAP, PACE_START, PACE_WORDS,
 };
 
 /// Environment variable that names the object file; else it is looked for where `cargo xtask build` puts it.
@@ -33,6 +33,17 @@ pub struct Seen {
     pub udp: u64,
     /// Interconnect frames of kind forward.
     pub forwards: u64,
+}
+
+/// When frames are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// Time between two frames, thousandths of a nanosecond; 0: as fast as possible, whatever the other two say.
+    pub gap_milli: u64,
+    /// Time of the first frame, ns of the monotonic clock.
+    pub start_ns: u64,
+    /// When sending ends: frames that could not be sent by then are not sent.
+    pub end_ns: u64,
 }
 
 impl BenchObject {
@@ -115,13 +126,12 @@ impl BenchObject {
     }
 
     /// Sends `count` times `frame` out of `ifindex` of this namespace, in the kernel, by `BPF_PROG_TEST_RUN` with live
-    /// frames (`batch` at a time); returns when all are sent, or when this process is told to end. The peer interface
-    /// must run XDP, or it takes none of them. `gap_milli` is the time between two frames, thousandths of a nanosecond,
-    /// 0: as fast as possible; `start_ns` the time of the first, ns of the monotonic clock.
+    /// frames, `batch` at a time; returns when all are sent, or when this process is told to end. The peer interface
+    /// must run XDP, or it takes none of them.
     ///
     /// # Errors
     /// The kernel has no live frames (before 5.18) or refuses.
-    pub fn generate(&mut self, ifindex: u32, frame: &[u8], count: u32, batch: u32, pace: (u64, u64)) -> Result<()> {
+    pub fn generate(&mut self, ifindex: u32, frame: &[u8], count: u32, batch: u32, pace: Pace) -> Result<()> {
         let head =
             frame.first_chunk::<{ FRAME_WORDS * 8 }>().context("frame shorter than what is written each time")?;
         let mut words = [0u64; FRAME_WORDS];
@@ -131,7 +141,7 @@ impl BenchObject {
         let mut map: Array<_, [u64; FRAME_WORDS]> = self.ebpf.map_mut(BENCH_FRAME).context(BENCH_FRAME)?.try_into()?;
         map.set(0, words, 0).context(BENCH_FRAME)?;
         let mut value = [0u64; PACE_WORDS];
-        (value[PACE_GAP], value[PACE_START]) = pace;
+        (value[PACE_GAP], value[PACE_START], value[PACE_END]) = (pace.gap_milli, pace.start_ns, pace.end_ns);
         let mut map: Array<_, [u64; PACE_WORDS]> = self.ebpf.map_mut(BENCH_PACE).context(BENCH_PACE)?.try_into()?;
         map.set(0, value, 0).context(BENCH_PACE)?;
         // `data` and `data_meta` stay 0, `data_end` is the length.

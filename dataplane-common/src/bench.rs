@@ -47,10 +47,12 @@ pub enum Counter {
 pub const COUNTERS: usize = 4;
 
 /// Words of the value in [`BENCH_PACE`].
-pub const PACE_WORDS: usize = 3;
+pub const PACE_WORDS: usize = 4;
 /// Word of the time between two frames, thousandths of a nanosecond; 0: as fast as possible.
 pub const PACE_GAP: usize = 0;
 /// Word of the time of the first frame, ns of the monotonic clock.
 pub const PACE_START: usize = 1;
 /// Word of the time from the first frame to the next one, thousandths of a nanosecond. The generator adds to it.
 pub const PACE_NEXT: usize = 2;
+/// Word of the time after which nothing is sent any more, ns of the monotonic clock. Only looked at with a gap.
+pub const PACE_END: usize = 3;

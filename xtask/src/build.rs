@@ -14,6 +14,8 @@ use crate::sh;
 
 /// Names the object: for the build script of `dataplane-user`, which embeds it, and for what loads it at run time.
 const OBJECT_VARIABLE: &str = "DATAPLANE_BPF_OBJECT";
+/// Names the benchmarks' object.
+const BENCH_OBJECT_VARIABLE: &str = "DATAPLANE_BENCH_OBJECT";
 /// Names the node's program, for what starts nodes.
 const PROGRAM_VARIABLE: &str = "DATAPLANE_BIN";
 
@@ -49,7 +51,7 @@ pub fn release(paths: &Paths, scope: Scope, packages: &[&str]) -> Result<()> {
     programs(paths, true, packages)
 }
 
-/// Builds the eBPF object, checks it, and puts it where the other crates find it. The file is touched only when it
+/// Builds the eBPF objects, checks them, and puts them where the other crates find them. A file is touched only when it
 /// changes, so that nothing that embeds it is built again for nothing.
 pub fn object(paths: &Paths, log: bool) -> Result<()> {
     if log {
@@ -60,14 +62,18 @@ pub fn object(paths: &Paths, log: bool) -> Result<()> {
         command.args(["--features", "log"]);
     }
     sh::run(&mut command)?;
-    let built = paths.ebpf_target().join(TARGET).join("release/dataplane");
+    install(paths, "dataplane", &paths.object(), log)?;
+    install(paths, "bench", &paths.bench_object(), log)
+}
+
+fn install(paths: &Paths, program: &str, path: &Path, log: bool) -> Result<()> {
+    let built = paths.ebpf_target().join(TARGET).join("release").join(program);
     let bytes = fs::read(&built).with_context(|| format!("cannot read {}", built.display()))?;
     let summary = object::check(&bytes, log).with_context(|| format!("{} is not usable", built.display()))?;
-    let path = paths.object();
-    if fs::read(&path).is_ok_and(|old| old == bytes) {
+    if fs::read(path).is_ok_and(|old| old == bytes) {
         return Ok(());
     }
-    replace(&path, &bytes)?;
+    replace(path, &bytes)?;
     eprintln!("{}: {} bytes, {summary}", path.display(), bytes.len());
     Ok(())
 }
@@ -95,8 +101,12 @@ pub fn cargo(paths: &Paths, subcommand: &str) -> Command {
 }
 
 /// Where programs and tests find what was built.
-pub fn environment(paths: &Paths) -> [(&'static str, PathBuf); 2] {
-    [(OBJECT_VARIABLE, paths.object()), (PROGRAM_VARIABLE, paths.release("dataplane"))]
+pub fn environment(paths: &Paths) -> [(&'static str, PathBuf); 3] {
+    [
+        (OBJECT_VARIABLE, paths.object()),
+        (BENCH_OBJECT_VARIABLE, paths.bench_object()),
+        (PROGRAM_VARIABLE, paths.release("dataplane")),
+    ]
 }
 
 fn programs(paths: &Paths, release: bool, packages: &[&str]) -> Result<()> {

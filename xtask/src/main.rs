@@ -6,10 +6,11 @@
 //! | file | what it is for |
 //! |---|---|
 //! | `setup`, `build`, `test`, `lint` | the developer's commands |
-//! | `load`, `unload`, `status`, `maps`, `demo` | start a built program |
+//! | `load`, `unload`, `status`, `maps`, `demo`, `bench` | start a built program |
 //! | `object` | reads the eBPF object back and checks what the kernel and libbpf will ask of it |
 //! | `paths`, `privilege`, `sh` | where things are, how to become root, how commands are run |
 
+mod bench;
 mod build;
 mod demo;
 mod lint;
@@ -59,6 +60,8 @@ enum Command {
     Maps(maps::Options),
     /// Run the demonstration: a cluster in network namespaces, all arguments passed through.
     Demo(demo::Options),
+    /// Run a benchmark: peers, throughput, pktgen; all arguments passed through.
+    Bench(bench::Options),
 }
 
 fn main() -> ExitCode {
@@ -83,5 +86,6 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Status(options) => status::run(&paths, &options),
         Command::Maps(options) => maps::run(&paths, &options),
         Command::Demo(options) => demo::run(&paths, &options),
+        Command::Bench(options) => bench::run(&paths, &options),
     }
 }

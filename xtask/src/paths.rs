@@ -50,6 +50,16 @@ impl Paths {
         self.target.join("bpf/dataplane.o")
     }
 
+    /// The finished eBPF object of the benchmarks.
+    pub fn bench_object(&self) -> PathBuf {
+        self.target.join("bpf/bench.o")
+    }
+
+    /// Python environment with the package MLRsearch.
+    pub fn mlrsearch(&self) -> PathBuf {
+        self.target.join("mlrsearch")
+    }
+
     /// A program built with the release profile.
     pub fn release(&self, program: &str) -> PathBuf {
         self.target.join("release").join(program)

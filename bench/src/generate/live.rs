@@ -13,9 +13,9 @@ use dataplane_common::bench::Counter;
 use dataplane_user::sys::NetDevice;
 use dataplane_user::worker::monotonic_ns;
 
-use super::{Generator, Offer, Offered, gap_milli};
+use super::{Generator, Offer, Offered, gap_milli, limit_ns};
 use crate::interrupt::Interrupt;
-use crate::object::BenchObject;
+use crate::object::{BenchObject, Pace};
 
 /// Frames that the kernel hands on at once when there is no rate to keep; its default.
 const BATCH: u32 = 64;
@@ -58,7 +58,8 @@ impl Generator for LiveFrames {
         let sent = thread::scope(|scope| {
             // A call into the kernel that lasts seconds ends with the process only.
             scope.spawn(|| end_when_told(interrupt, &is_done));
-            let pace = (self.gap_milli, start_ns);
+            let end_ns = start_ns + limit_ns(self.count, self.gap_milli);
+            let pace = Pace { gap_milli: self.gap_milli, start_ns, end_ns };
             let sent = self.object.generate(self.ifindex, &self.frame, self.count, self.batch, pace);
             is_done.store(true, Ordering::Relaxed);
             sent

@@ -66,7 +66,7 @@ pub trait Generator: Sized {
     /// The interface is not there, or the kernel refuses.
     fn open(offer: &Offer) -> Result<Self>;
 
-    /// Sends until the count is reached or this process is told to end.
+    /// Sends until the count is reached, the time for it at the offer's rate is over, or this process is told to end.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -138,6 +138,14 @@ fn gap_milli(rate: Option<f64>) -> Result<u64> {
     let Some(rate) = rate else { return Ok(0) };
     anyhow::ensure!(rate.is_finite() && rate > 0.0, "{rate} frames per second: not a rate");
     Ok((1e12 / rate).round().max(1.0) as u64)
+}
+
+/// How long a generator may be behind its rate before it gives up the frames it has not sent: they count as lost.
+const GRACE_NS: u64 = 2_000_000;
+
+/// From the first frame to the time at which a generator gives up, ns.
+fn limit_ns(count: u32, gap_milli: u64) -> u64 {
+    (u128::from(count) * u128::from(gap_milli) / 1000) as u64 + GRACE_NS
 }
 
 #[cfg(test)]

@@ -70,8 +70,14 @@ impl Offering {
         let name = format!("offer-{}.json", SERIAL.fetch_add(1, Ordering::Relaxed));
         let plan = cluster.directory().join(name);
         fs::write(&plan, serde_json::to_vec(offer)?).with_context(|| format!("cannot write {}", plan.display()))?;
-        let mut command = cluster.enter_bound(Host::Generator, "taskset");
-        command.args(["--cpu-list", &offer.cpu.to_string()]).arg(program).arg("offer").arg(&plan);
+        // With the largest share of its CPU that an ordinary program can have; one that came before all others would shut
+        // them out, since it never sleeps.
+        let mut command = cluster.enter_bound(Host::Generator, "nice");
+        command
+            .args(["-n", "-20", "taskset", "--cpu-list", &offer.cpu.to_string()])
+            .arg(program)
+            .arg("offer")
+            .arg(&plan);
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("cannot start: {}", line(&command)))?;
         let (sender, events) = mpsc::channel();

@@ -7,7 +7,7 @@ use dataplane_user::sys::NetDevice;
 use dataplane_user::worker::monotonic_ns;
 use dataplane_user::xsk::{Batch, Frame, Kick, Umem, UmemConfig, Xsk, XskConfig};
 
-use super::{Generator, Offer, Offered, gap_milli};
+use super::{Generator, Offer, Offered, gap_milli, limit_ns};
 use crate::interrupt::Interrupt;
 
 /// Entries of the rings.
@@ -25,11 +25,13 @@ pub struct Sender {
     frame: Vec<u8>,
     count: u64,
     gap_milli: u64,
+    limit_ns: u64,
 }
 
 impl Generator for Sender {
     fn open(offer: &Offer) -> Result<Self> {
         let device = NetDevice::find(&offer.interface).with_context(|| format!("no interface {}", offer.interface))?;
+        let gap = gap_milli(offer.rate)?;
         let config = UmemConfig { frames: 4 * RING, ..UmemConfig::default() };
         let mut umem = Umem::new(&config).context("packet memory")?;
         let socket = Xsk::open(&mut umem, &XskConfig::new(device.index, 0))
@@ -38,7 +40,8 @@ impl Generator for Sender {
             outgoing: Batch::new(BATCH),
             frame: offer.frame.clone(),
             count: u64::from(offer.count),
-            gap_milli: gap_milli(offer.rate)?,
+            gap_milli: gap,
+            limit_ns: if gap == 0 { u64::MAX } else { limit_ns(offer.count, gap) },
             umem,
             socket,
         };
@@ -54,9 +57,13 @@ impl Generator for Sender {
             if offered.sent >= self.count || (turn % GLANCE == 0 && interrupt.check().is_err()) {
                 break;
             }
+            let elapsed_ns = monotonic_ns() - start_ns;
+            if elapsed_ns >= self.limit_ns {
+                break;
+            }
             let due = match self.gap_milli {
                 0 => self.count,
-                gap => ((monotonic_ns() - start_ns) as u128 * 1000 / u128::from(gap)) as u64 + 1,
+                gap => (u128::from(elapsed_ns) * 1000 / u128::from(gap)) as u64 + 1,
             };
             let wanted = due.min(self.count).saturating_sub(offered.sent).min(BATCH as u64);
             if wanted > 0 {

@@ -3,15 +3,14 @@
 use std::fs;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 
+use super::background::Background;
 use super::contender::Running;
-use super::lab::{Lab, NEXT, TESTED, inside};
+use super::lab::{Lab, NEXT, TESTED, inside, take_cpu};
 use crate::command;
 use crate::generate::FrameSpec;
 use crate::topology::{Host, PORT_INTERFACE, format_mac};
@@ -103,8 +102,7 @@ impl Running for Forwarding {
 }
 
 struct Echo {
-    is_over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Result<()>>>,
+    thread: Background,
 }
 
 /// Starts the UDP socket, pinned to `cpu`.
@@ -119,12 +117,10 @@ pub fn start_echo(lab: &Lab, cpu: usize) -> Result<Box<dyn Running>> {
         Ok(socket)
     })?;
     set_gro(lab, "on")?;
-    let is_over = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&is_over);
-    let thread = thread::spawn(move || {
-        core_affinity::set_for_current(core_affinity::CoreId { id: cpu });
+    let thread = Background::start(move |is_over| {
+        take_cpu(cpu)?;
         let mut datagram = [0; DATAGRAM];
-        while !flag.load(Ordering::Relaxed) {
+        while !is_over.load(Ordering::Relaxed) {
             // A time limit, or a full send buffer: the datagram is lost, and that is a result.
             if let Ok((length, from)) = socket.recv_from(&mut datagram) {
                 let _ = socket.send_to(&datagram[..length], from);
@@ -132,29 +128,12 @@ pub fn start_echo(lab: &Lab, cpu: usize) -> Result<Box<dyn Running>> {
         }
         Ok(())
     });
-    Ok(Box::new(Echo { is_over, thread: Some(thread) }))
+    Ok(Box::new(Echo { thread }))
 }
 
 impl Running for Echo {
     fn stop(mut self: Box<Self>, lab: &mut Lab) -> Result<()> {
-        self.join()?;
+        self.thread.end()?;
         set_gro(lab, "off")
-    }
-}
-
-impl Echo {
-    fn join(&mut self) -> Result<()> {
-        self.is_over.store(true, Ordering::Relaxed);
-        match self.thread.take() {
-            Some(thread) => thread.join().map_err(|_| anyhow!("BUG: the echo panicked"))?,
-            None => Ok(()),
-        }
-    }
-}
-
-impl Drop for Echo {
-    fn drop(&mut self) {
-        // A failure was told by `stop`, or nobody asked.
-        let _ = self.join();
     }
 }

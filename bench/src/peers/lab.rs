@@ -13,10 +13,11 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::thread;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use aya::programs::links::FdLink;
 use dataplane_common::bench::DROP;
 use dataplane_user::sys::NetDevice;
+use rustix::process::setpriority_process;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::object::{BenchObject, Seen};
@@ -26,6 +27,11 @@ use crate::topology::{Cluster, Host, PORT_INTERFACE, Purpose, Shape};
 pub const TESTED: u16 = 1;
 /// Node at the other end of its link.
 pub const NEXT: u16 = 2;
+
+/// Nice value of the largest share (`sched(7)`).
+const HIGHEST_NICE: i32 = -20;
+/// Words that start a program with it.
+pub const FAVOURED: [&str; 3] = ["nice", "-n", "-20"];
 
 /// The cluster and its receivers.
 pub struct Lab {
@@ -130,4 +136,15 @@ pub fn inside<T: Send>(cluster: &Cluster, host: Host, work: impl FnOnce() -> Res
         });
         thread.join().map_err(|_| anyhow!("BUG: a thread inside a namespace panicked"))?
     })
+}
+
+/// Pins the calling thread to a CPU and gives it the largest share there that an ordinary thread can have, so that what else
+/// runs on this machine disturbs the measurement less.
+///
+/// # Errors
+/// There is no such CPU, or not root.
+pub fn take_cpu(cpu: usize) -> Result<()> {
+    ensure!(core_affinity::set_for_current(core_affinity::CoreId { id: cpu }), "cannot pin a thread to CPU {cpu}");
+    // Of this thread alone: Linux keeps the nice value of each thread.
+    setpriority_process(None, HIGHEST_NICE).context("cannot raise the priority of a thread")
 }

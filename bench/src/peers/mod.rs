@@ -4,6 +4,7 @@
 //! All contenders run once in every round, each round begins with another one, and a ratio is formed of two measurements of
 //! one round: what else the machine does hits both alike. See `docs/benchmarking.md` for how to read the result.
 
+mod background;
 pub mod contender;
 mod goals;
 mod kernel;

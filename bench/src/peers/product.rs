@@ -3,12 +3,11 @@
 //! The next node only reports: always idle, and what it acknowledges is what its end of the link has counted. So the tested
 //! node decides as it always does, and no second node takes part in the use of the CPUs.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use dataplane_common::reason::Reason;
 use dataplane_common::wire::anep::UDP_PORT;
 use dataplane_common::wire::link::{Carried, Header, Kind, NO_FLOW, Report, emit_ethernet};
@@ -16,20 +15,23 @@ use dataplane_user::functions::Builtin;
 use dataplane_user::sys::{NetDevice, PacketSocket};
 use dataplane_user::worker::monotonic_ns;
 
+use super::background::Background;
 use super::contender::{Running, Settings};
 use super::lab::{Lab, NEXT, TESTED, inside};
 use crate::generate::FrameSpec;
+use crate::generate::frame::MIN_SIZE;
 use crate::interrupt::Interrupt;
 use crate::status::Status;
-use crate::topology::{Host, NodeSettings};
+use crate::topology::{Host, NodeSettings, Scheduling};
 
 /// A UDP source port for the one flow.
 const SENDER_PORT: u16 = 40_000;
 /// Computation that a redirected packet asks for: more than a redirect costs, so that one can pay.
 const REDIRECTED_WORK_NS: u32 = 20_000;
-/// Work that keeps the tested node's worker occupied, so that every redirect pays: packets, and ns of each. All together
-/// less than 2^32 ns, which is as much as a load can say.
-const OCCUPATION: (u32, u32) = (80, 49_000_000);
+/// Work of a packet that keeps the tested node's worker occupied, so that every redirect pays.
+const OCCUPATION: Duration = Duration::from_millis(49);
+/// So many of them wait: less than 2^32 ns all together, which is as much as a load can say.
+const OCCUPATIONS: u32 = 60;
 /// Time between two reports of the next node.
 const REPORT_INTERVAL: Duration = Duration::from_millis(1);
 /// Time within which it promises the next one: longer than any pause of its thread.
@@ -82,13 +84,19 @@ pub fn checked_frame(lab: &Lab, size: usize) -> Result<Vec<u8>> {
 /// # Errors
 /// The size is not one of Ethernet's.
 pub fn redirected_frame(lab: &Lab, size: usize) -> Result<Vec<u8>> {
-    FrameSpec { operand: Some(REDIRECTED_WORK_NS), ..spec(lab, size, Builtin::Hold) }.build()
+    FrameSpec { operand: Some(REDIRECTED_WORK_NS), ..spec(lab, size, Builtin::Spin) }.build()
 }
 
 struct Node {
     task: Task,
     pids: Vec<u32>,
-    next: NextNode,
+    company: Company,
+}
+
+/// The threads that act for the rest of the cluster.
+struct Company {
+    occupier: Option<Background>,
+    next_node: Background,
 }
 
 /// Starts the tested node under `policy` and the played one beside it.
@@ -103,13 +111,11 @@ pub fn start(
     interrupt: &Interrupt,
 ) -> Result<Box<dyn Running>> {
     let mut node = NodeSettings::new(policy, settings.cpu);
-    node.extra = [Builtin::Forward, Builtin::Hold]
-        .map(|function| format!("[[function]]\nname = \"{}\"\nlimit = \"1s\"\n", function.name()))
-        .join("\n");
+    node.extra = functions();
+    node.scheduling = Scheduling::Favoured;
     lab.cluster.start(TESTED, &node, interrupt)?;
-    let started = occupy_and_report(lab, task, interrupt);
-    match started {
-        Ok(next) => Ok(Box::new(Node { task, pids: lab.cluster.pids(), next })),
+    match keep_company(lab, task, interrupt) {
+        Ok(company) => Ok(Box::new(Node { task, pids: lab.cluster.pids(), company })),
         Err(error) => {
             // The failure to start is what is told.
             let _ = lab.cluster.stop(TESTED);
@@ -118,34 +124,51 @@ pub fn start(
     }
 }
 
-fn occupy_and_report(lab: &Lab, task: Task, interrupt: &Interrupt) -> Result<NextNode> {
-    if task == Task::Redirect {
-        occupy(lab)?;
+/// The functions in use, as configuration: what occupies the worker stays where it arrives.
+fn functions() -> String {
+    let section = |function: Builtin, order: &str| {
+        format!("[[function]]\nname = \"{}\"\nlimit = \"1s\"\norder = \"{order}\"\n", function.name())
+    };
+    [(Builtin::Forward, "none"), (Builtin::Spin, "none"), (Builtin::Hold, "affine")]
+        .map(|(function, order)| section(function, order))
+        .join("\n")
+}
+
+fn keep_company(lab: &Lab, task: Task, interrupt: &Interrupt) -> Result<Company> {
+    let occupier = match task {
+        Task::Redirect => Some(occupy(lab)?),
+        Task::Local => None,
+    };
+    if occupier.is_some() {
+        let least_ns = (OCCUPATION * (OCCUPATIONS / 2)).as_nanos();
         wait_for(lab, interrupt, "its own work", |status| {
-            status.workers.iter().map(|worker| worker.backlog_ns).sum::<u64>()
-                > u64::from(OCCUPATION.0 / 2 * OCCUPATION.1)
+            status.workers.iter().map(|worker| u128::from(worker.backlog_ns)).sum::<u128>() > least_ns
         })?;
     }
-    let next = NextNode::start(lab)?;
+    let next_node = play_next_node(lab)?;
     wait_for(lab, interrupt, "the next node", |status| {
         status.peers.iter().any(|peer| peer.id == NEXT && peer.is_alive())
     })?;
-    Ok(next)
+    Ok(Company { occupier, next_node })
 }
 
-/// Gives the tested node's worker work that occupies it without using the CPU. Nobody else is there yet to take it.
-fn occupy(lab: &Lab) -> Result<()> {
+/// Keeps the tested node's worker occupied without using the CPU, by packets that may not be sent away.
+fn occupy(lab: &Lab) -> Result<Background> {
     let interface = lab.cluster.plan().port(TESTED).generator_interface;
-    let frame = FrameSpec { operand: Some(OCCUPATION.1), ..spec(lab, crate::generate::frame::MIN_SIZE, Builtin::Hold) };
-    let frame = frame.build()?;
-    inside(&lab.cluster, Host::Generator, || {
-        let device = NetDevice::find(&interface).with_context(|| format!("interface {interface}"))?;
-        let socket = PacketSocket::open().context("packet socket")?;
-        for _ in 0..OCCUPATION.0 {
-            socket.send(device.index, &frame).with_context(|| format!("cannot send out of {interface}"))?;
+    let (device, socket) = packet_socket(lab, Host::Generator, &interface)?;
+    let operand = Some(OCCUPATION.as_nanos() as u32);
+    let frame = FrameSpec { operand, ..spec(lab, MIN_SIZE, Builtin::Hold) }.build()?;
+    Ok(Background::start(move |is_over| {
+        let send = || socket.send(device.index, &frame).with_context(|| format!("cannot send out of {interface}"));
+        (0..OCCUPATIONS).try_for_each(|_| send())?;
+        let mut due = Instant::now();
+        while !is_over.load(Ordering::Relaxed) {
+            due += OCCUPATION;
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+            send()?;
         }
         Ok(())
-    })
+    }))
 }
 
 fn wait_for(lab: &Lab, interrupt: &Interrupt, what: &str, is_seen: impl Fn(&Status) -> bool) -> Result<()> {
@@ -164,9 +187,9 @@ impl Running for Node {
 
     fn stop(mut self: Box<Self>, lab: &mut Lab) -> Result<()> {
         let status = lab.cluster.status(TESTED);
-        let next = self.next.join();
+        let company = self.company.next_node.end().and(self.company.occupier.as_mut().map_or(Ok(()), Background::end));
         lab.cluster.stop(TESTED)?;
-        next?;
+        company?;
         check_purity(&status?, self.task)
     }
 }
@@ -187,52 +210,32 @@ fn check_purity(status: &Status, task: Task) -> Result<()> {
     Ok(())
 }
 
-/// The played node.
-struct NextNode {
-    is_over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Result<()>>>,
-}
-
-impl NextNode {
-    fn start(lab: &Lab) -> Result<Self> {
-        let plan = lab.cluster.plan();
-        let (ours, tested) = (plan.link(NEXT, TESTED), plan.link(TESTED, NEXT));
-        let onward = lab.onward_receiver();
-        let (device, socket) = inside(&lab.cluster, Host::Node(NEXT), || {
-            let device = NetDevice::find(&ours.interface).with_context(|| format!("interface {}", ours.interface))?;
-            Ok((device, PacketSocket::open().context("packet socket")?))
-        })?;
-        let is_over = Arc::new(AtomicBool::new(false));
-        let flag = Arc::clone(&is_over);
-        let epoch = (monotonic_ns() >> 20) as u32;
-        let thread = thread::spawn(move || {
-            let mut sequence = 0;
-            while !flag.load(Ordering::Relaxed) {
-                let frame = report(sequence, epoch, onward.last_forward()?, tested.mac, ours.mac);
-                // A full queue costs one report.
-                let _ = socket.send(device.index, &frame);
-                sequence = sequence.wrapping_add(1);
-                thread::sleep(REPORT_INTERVAL);
-            }
-            Ok(())
-        });
-        Ok(Self { is_over, thread: Some(thread) })
-    }
-
-    fn join(&mut self) -> Result<()> {
-        self.is_over.store(true, Ordering::Relaxed);
-        match self.thread.take() {
-            Some(thread) => thread.join().map_err(|_| anyhow!("BUG: the played node panicked"))?,
-            None => Ok(()),
+/// Plays the next node: reports until it is over.
+fn play_next_node(lab: &Lab) -> Result<Background> {
+    let plan = lab.cluster.plan();
+    let (ours, tested) = (plan.link(NEXT, TESTED), plan.link(TESTED, NEXT));
+    let onward = lab.onward_receiver();
+    let (device, socket) = packet_socket(lab, Host::Node(NEXT), &ours.interface)?;
+    let epoch = (monotonic_ns() >> 20) as u32;
+    Ok(Background::start(move |is_over| {
+        let mut sequence = 0;
+        while !is_over.load(Ordering::Relaxed) {
+            let frame = report(sequence, epoch, onward.last_forward()?, tested.mac, ours.mac);
+            // A full queue costs one report.
+            let _ = socket.send(device.index, &frame);
+            sequence = sequence.wrapping_add(1);
+            thread::sleep(REPORT_INTERVAL);
         }
-    }
+        Ok(())
+    }))
 }
 
-impl Drop for NextNode {
-    fn drop(&mut self) {
-        // A failure was told by `stop`, or nobody asked.
-        let _ = self.join();
-    }
+/// A socket for whole frames, and the interface to send them out of.
+fn packet_socket(lab: &Lab, host: Host, interface: &str) -> Result<(NetDevice, PacketSocket)> {
+    inside(&lab.cluster, host, || {
+        let device = NetDevice::find(interface).with_context(|| format!("interface {interface}"))?;
+        Ok((device, PacketSocket::open().context("packet socket")?))
+    })
 }
 
 /// A report of an idle node that has received everything up to `last` (epoch, position).

@@ -1,17 +1,16 @@
 //! AF_XDP by hand: the shortest loop over one socket, without a decision, as the yardstick of the workers.
 
 use std::os::fd::AsFd as _;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
-use std::thread::{self, JoinHandle};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result};
 use dataplane_common::bench::SOCKET;
 use dataplane_user::xsk::{Batch, Umem, UmemConfig, Xsk, XskConfig};
 
+use super::background::Background;
 use super::contender::Running;
-use super::lab::{Lab, TESTED, inside};
+use super::lab::{Lab, TESTED, inside, take_cpu};
 use crate::object::BenchObject;
 use crate::topology::Host;
 
@@ -30,8 +29,7 @@ pub enum Task {
 }
 
 struct Loop {
-    is_over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Result<()>>>,
+    thread: Background,
 }
 
 /// Starts the loop, pinned to `cpu`.
@@ -49,23 +47,21 @@ pub fn start(lab: &Lab, cpu: usize, task: Task) -> Result<Box<dyn Running>> {
         let link = object.attach(SOCKET, port)?;
         Ok((umem, socket, object, link))
     })?;
-    let is_over = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&is_over);
     let (ready, is_ready) = mpsc::channel();
-    let thread = thread::spawn(move || {
+    let thread = Background::start(move |is_over| {
         let _attached = (object, link);
-        ensure!(core_affinity::set_for_current(core_affinity::CoreId { id: cpu }), "cannot pin a thread to CPU {cpu}");
+        take_cpu(cpu)?;
         // Nobody may be waiting any more.
         let _ = ready.send(());
         match task {
-            Task::Drop => run_drop(&mut umem, &mut socket, &flag),
-            Task::Answer => run_answer(&mut umem, &mut socket, &flag)?,
+            Task::Drop => run_drop(&mut umem, &mut socket, is_over),
+            Task::Answer => run_answer(&mut umem, &mut socket, is_over)?,
         }
         Ok(())
     });
-    let mut running = Box::new(Loop { is_over, thread: Some(thread) });
+    let mut running = Box::new(Loop { thread });
     if is_ready.recv().is_err() {
-        running.join()?;
+        running.thread.end()?;
     }
     Ok(running)
 }
@@ -104,25 +100,8 @@ fn run_answer(umem: &mut Umem, socket: &mut Xsk, is_over: &AtomicBool) -> Result
     Ok(())
 }
 
-impl Loop {
-    fn join(&mut self) -> Result<()> {
-        self.is_over.store(true, Ordering::Relaxed);
-        match self.thread.take() {
-            Some(thread) => thread.join().map_err(|_| anyhow!("BUG: the loop by hand panicked"))?,
-            None => Ok(()),
-        }
-    }
-}
-
 impl Running for Loop {
     fn stop(mut self: Box<Self>, _lab: &mut Lab) -> Result<()> {
-        self.join()
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        // A failure was told by `stop`, or nobody asked.
-        let _ = self.join();
+        self.thread.end()
     }
 }

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::contender::{Running, Settings};
-use super::lab::{Lab, NEXT, TESTED};
+use super::lab::{FAVOURED, Lab, NEXT, TESTED};
 use crate::command::{self, line};
 use crate::interrupt::Interrupt;
 use crate::topology::{BPFFS, Host, PORT_INTERFACE};
@@ -70,7 +70,8 @@ struct Tool {
 /// # Errors
 /// It does not attach to the port; the error shows its last words.
 pub fn start_testpmd(lab: &Lab, settings: &Settings, mode: &str, interrupt: &Interrupt) -> Result<Box<dyn Running>> {
-    let mut command = lab.cluster.enter_bound(Host::Node(TESTED), TESTPMD);
+    let mut command = lab.cluster.enter_bound(Host::Node(TESTED), FAVOURED[0]);
+    command.args(&FAVOURED[1..]).arg(TESTPMD);
     command.args(["--no-pci", "--no-huge", "--no-shconf", "--no-telemetry", "-m", &MEMORY_MIB.to_string()]);
     command.args(["--lcores", &format!("0@{},1@{}", settings.generator_cpu, settings.cpu)]);
     command.args(["--vdev", &format!("net_af_xdp0,iface={PORT_INTERFACE}"), "--"]);

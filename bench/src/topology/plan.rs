@@ -134,6 +134,9 @@ pub enum Scheduling {
     /// Before all ordinary programs, so that what else runs on this machine disturbs a measurement little. Nodes that
     /// share a CPU do not interrupt each other. For nodes that leave the CPU idle part of the time.
     RealTime,
+    /// With the largest share that ordinary programs can have, for nodes that use all of a CPU: they would shut everything
+    /// else out if they came before it.
+    Favoured,
 }
 
 impl Scheduling {
@@ -142,6 +145,7 @@ impl Scheduling {
         match self {
             Self::Ordinary => &["nice", "-n", "0"],
             Self::RealTime => &["chrt", "--rr", "10"],
+            Self::Favoured => &["nice", "-n", "-20"],
         }
     }
 }

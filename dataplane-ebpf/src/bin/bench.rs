@@ -15,7 +15,7 @@ use aya_ebpf::helpers::bpf_ktime_get_ns;
 use aya_ebpf::helpers::generated::bpf_loop;
 use aya_ebpf::macros::{btf_map, xdp};
 use aya_ebpf::programs::XdpContext;
-use dataplane_common::bench::{COUNTERS, Counter, FRAME_WORDS, PACE_GAP, PACE_NEXT, PACE_START, PACE_WORDS};
+use dataplane_common::bench::{COUNTERS, Counter, FRAME_WORDS, PACE_END, PACE_GAP, PACE_NEXT, PACE_START, PACE_WORDS};
 use dataplane_common::wire::ip::{ETHERTYPE_IPV4, IPV4_BYTES, ETHERNET_BYTES, PROTOCOL_UDP};
 use dataplane_common::wire::link::{ETHERTYPE_LINK, Kind};
 
@@ -151,8 +151,8 @@ pub fn bn_generate(ctx: XdpContext) -> u32 {
         return XDP_ABORTED;
     };
     // SAFETY: a live map value; the generator runs on one CPU.
-    if unsafe { (*pace)[PACE_GAP] } > 0 {
-        wait_for_turn(pace);
+    if unsafe { (*pace)[PACE_GAP] } > 0 && !wait_for_turn(pace) {
+        return XDP_DROP;
     }
     let Some(to) = bytes::<{ FRAME_WORDS * 8 }>(&ctx, 0) else {
         return XDP_ABORTED;
@@ -167,14 +167,18 @@ struct Wait {
     due_ns: u64,
 }
 
-/// Waits until the next frame is due. Time is counted in thousandths of a nanosecond, so that no rate is rounded.
+/// Waits until the next frame is due; false when the time to send is over: what could not be sent in time is not sent. Times
+/// are counted in thousandths of a nanosecond, so that no rate is rounded.
 #[inline(always)]
-fn wait_for_turn(pace: *mut [u64; PACE_WORDS]) {
+fn wait_for_turn(pace: *mut [u64; PACE_WORDS]) -> bool {
     // SAFETY: a live map value; the generator runs on one CPU.
-    let (start_ns, next_milli, gap_milli) = unsafe { ((*pace)[PACE_START], (*pace)[PACE_NEXT], (*pace)[PACE_GAP]) };
+    let words = unsafe { *pace };
     // SAFETY: the helper takes no pointers.
     let now_ns = unsafe { bpf_ktime_get_ns() };
-    let mut wait = Wait { due_ns: start_ns + next_milli / 1000 };
+    if now_ns >= words[PACE_END] {
+        return false;
+    }
+    let mut wait = Wait { due_ns: words[PACE_START] + words[PACE_NEXT] / 1000 };
     if wait.due_ns > now_ns + LONGEST_WAIT_NS {
         wait.due_ns = now_ns + LONGEST_WAIT_NS;
     }
@@ -184,7 +188,8 @@ fn wait_for_turn(pace: *mut [u64; PACE_WORDS]) {
         unsafe { bpf_loop(LOOKS, look as *mut c_void, addr_of_mut!(wait).cast(), 0) };
     }
     // SAFETY: as above.
-    unsafe { (*pace)[PACE_NEXT] = next_milli + gap_milli };
+    unsafe { (*pace)[PACE_NEXT] = words[PACE_NEXT] + words[PACE_GAP] };
+    true
 }
 
 unsafe extern "C" fn look(_index: u32, wait: *mut c_void) -> c_long {

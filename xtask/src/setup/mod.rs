@@ -4,6 +4,7 @@
 
 mod apt;
 mod linker;
+pub mod mlrsearch;
 mod packages;
 mod rust_src;
 mod rustc;
@@ -31,6 +32,8 @@ pub enum Scope {
     Run,
     /// Run the tests and the demonstration.
     Test,
+    /// Compare with programs of others: DPDK, xdp-tools.
+    Peers,
 }
 
 /// Options of `setup`.
@@ -117,5 +120,6 @@ mod tests {
     #[test]
     fn a_scope_includes_the_ones_before_it() {
         assert!(Scope::Object < Scope::Build && Scope::Build < Scope::Run && Scope::Run < Scope::Test);
+        assert!(Scope::Test < Scope::Peers);
     }
 }

@@ -35,7 +35,7 @@ const fn need(scope: Scope, probe: Probe, package: &'static str, why: &'static s
 }
 
 /// Everything that is not Rust.
-const NEEDS: [Need; 13] = [
+const NEEDS: [Need; 15] = [
     need(Scope::Object, Probe::Program("cc"), "gcc", "links every Rust program"),
     need(Scope::Build, Probe::Program("make"), "make", "builds libbpf, which bench links"),
     need(Scope::Build, Probe::Program("pkg-config"), "pkg-config", "finds the libraries that libbpf needs"),
@@ -49,6 +49,8 @@ const NEEDS: [Need; 13] = [
     need(Scope::Run, Probe::Program("setsid"), "util-linux", "starts a node that outlives its terminal"),
     need(Scope::Run, Probe::Program("setpriv"), "util-linux", "drops capabilities, ends children with their parent"),
     need(Scope::Test, Probe::Program("taskset"), "util-linux", "pins measured programs to cores"),
+    need(Scope::Peers, Probe::Program("dpdk-testpmd"), "dpdk-dev", "DPDK's test program, which is compared with"),
+    need(Scope::Peers, Probe::Program("xdp-bench"), "xdp-tools", "benchmark of XDP, which is compared with"),
 ];
 
 /// Installs what `scope` needs and the machine lacks.

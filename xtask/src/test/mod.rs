@@ -26,9 +26,11 @@ use self::leftovers::Snapshot;
 use self::output::{Kind, Results};
 use self::plan::Plan;
 use crate::paths::Paths;
-use crate::setup::Scope;
+use crate::setup::{self, Scope};
 use crate::{build, privilege, sh};
 
+/// Names a Python that has the package MLRsearch.
+const MLRSEARCH: &str = "DATAPLANE_MLRSEARCH_PYTHON";
 /// Makes a test fail where it would skip.
 const NO_SKIPS: &str = "DATAPLANE_TEST_ALL";
 
@@ -96,6 +98,9 @@ fn run_all(paths: &Paths, options: &Options, results: &mut Results) -> Result<Ve
     build::release(paths, Scope::Test, &["dataplane-user", "dataplane-bench"])?;
     sh::run(build::cargo(paths, "test").args(["--workspace", "--no-run"]))?;
 
+    // Without it one comparison is left out, which says so.
+    setup::mlrsearch::offer(&paths.mlrsearch());
+
     let before = Snapshot::take()?;
     for name in before.names() {
         println!("note: there before this run: {name}");
@@ -125,6 +130,9 @@ fn run_phase(
     }
     command.args(&options.filter);
     command.envs(build::environment(paths)).env(NO_SKIPS, "1").envs(marker.split_once('='));
+    if paths.mlrsearch().is_dir() {
+        command.env(MLRSEARCH, setup::mlrsearch::python(&paths.mlrsearch()));
+    }
     let prefix = privilege::prefix()?;
     if !prefix.is_empty() {
         // Cargo builds as this user; what it built runs as root.
