@@ -100,34 +100,44 @@ fn parse_process(text: &str) -> Option<u64> {
     Some(times.next()?? + times.next()??)
 }
 
-/// Watches what programs other than those of a measurement use: noise. Interrupts are left out, because packets are
-/// received in them.
+/// What disturbed a measurement, as shares of all cores' time, 1 = all of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Noise {
+    /// Other programs.
+    pub others: f64,
+    /// Taken away by the host of this virtual machine.
+    pub stolen: f64,
+}
+
+/// Watches what disturbs a measurement. Interrupts are left out, because packets are received in them.
 #[derive(Debug)]
-pub struct OtherPrograms {
+pub struct NoiseWatch {
     ours: Vec<u32>,
     ticks: u64,
+    machine: CpuTimes,
     since: Instant,
 }
 
-impl OtherPrograms {
+impl NoiseWatch {
     /// Begins; `ours` are the processes of the measurement.
     ///
     /// # Errors
     /// `/proc` cannot be read.
-    pub fn watch(ours: &[u32]) -> Result<Self> {
-        Ok(Self { ours: ours.to_vec(), ticks: ticks_of_others(ours)?, since: Instant::now() })
+    pub fn begin(ours: &[u32]) -> Result<Self> {
+        let (ticks, machine) = (ticks_of_others(ours)?, CpuTimes::take(&[])?);
+        Ok(Self { ours: ours.to_vec(), ticks, machine, since: Instant::now() })
     }
 
-    /// Share of all cores' time since then, 1 = all of it. Programs that began and ended meanwhile count when their parent
-    /// has waited for them.
+    /// Noise since then. Programs that began and ended meanwhile count when their parent has waited for them.
     ///
     /// # Errors
     /// `/proc` cannot be read.
-    pub fn share(&self) -> Result<f64> {
+    pub fn end(&self) -> Result<Noise> {
         let ticks = ticks_of_others(&self.ours)?.saturating_sub(self.ticks);
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let all = self.since.elapsed().as_secs_f64() * rustix::param::clock_ticks_per_second() as f64 * cores as f64;
-        Ok(if all > 0.0 { ticks as f64 / all } else { 0.0 })
+        let others = if all > 0.0 { ticks as f64 / all } else { 0.0 };
+        Ok(Noise { others, stolen: self.machine.shares_until(&CpuTimes::take(&[])?, 0).stolen })
     }
 }
 
@@ -175,8 +185,8 @@ mod tests {
 
     #[test]
     fn ours_are_not_others() {
-        let noise = OtherPrograms::watch(&[std::process::id()]).unwrap();
-        assert!(noise.share().unwrap() >= 0.0);
+        let noise = NoiseWatch::begin(&[std::process::id()]).unwrap().end().unwrap();
+        assert!(noise.others >= 0.0 && noise.stolen >= 0.0);
         assert!(ticks_of_others(&[]).unwrap() >= ticks_of_others(&[std::process::id()]).unwrap());
     }
 

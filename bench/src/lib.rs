@@ -13,6 +13,7 @@
 //! | [`generate`] | generators of load behind one trait: kernel pktgen, XDP live frames, AF_XDP |
 //! | [`object`] | the XDP programs of the benchmarks |
 //! | [`peers`] | the dataplane beside what it can be compared with |
+//! | [`latency`] | how long an answer takes at shares of the highest rate |
 //! | [`maps`] | opens our eBPF object and pinned maps with libbpf |
 //! | [`environment`] | facts of the machine that a result belongs to |
 //! | [`cpu`] | who used the CPUs meanwhile |
@@ -29,6 +30,7 @@ pub mod demo;
 pub mod environment;
 pub mod generate;
 pub mod interrupt;
+pub mod latency;
 pub mod maps;
 pub mod object;
 pub mod packet;

@@ -10,7 +10,7 @@ use dataplane_bench::generate::{Kind, Offer, pktgen};
 use dataplane_bench::interrupt::{Interrupt, Interrupted};
 use dataplane_bench::topology::{self, BPFFS};
 use dataplane_bench::traffic::generator::{self, Event, GeneratorPlan};
-use dataplane_bench::{demo, maps, peers, throughput};
+use dataplane_bench::{demo, latency, maps, peers, throughput};
 
 /// Exit code after SIGINT or SIGTERM, as shells have it.
 const INTERRUPTED: u8 = 130;
@@ -38,6 +38,8 @@ enum Action {
     Peers(peers::Options),
     /// Search the highest rate without loss, and with little (MLRsearch's logic).
     Throughput(throughput::Options),
+    /// Measure how long an answer takes at shares of the highest rate with little loss.
+    Latency(latency::Options),
     /// Drive the kernel's packet generator in this network namespace, with the letters of the kernel's sample scripts.
     Pktgen(pktgen::Settings),
     /// Send one offer (JSON) in this network namespace; prints one JSON object a line.
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         Action::Generate { plan, text } => generate(plan, *text),
         Action::Peers(options) => compare(options),
         Action::Throughput(options) => find_throughput(options),
+        Action::Latency(options) => measure_latency(options),
         Action::Pktgen(settings) => run_pktgen(settings),
         Action::Offer { offer } => send(offer),
         Action::Maps(options) => maps::run(options),
@@ -90,6 +93,10 @@ fn compare(options: &peers::Options) -> Result<()> {
 
 fn find_throughput(options: &throughput::Options) -> Result<()> {
     throughput::run(options, &Interrupt::install()?)
+}
+
+fn measure_latency(options: &latency::Options) -> Result<()> {
+    latency::run(options, &Interrupt::install()?)
 }
 
 fn run_pktgen(settings: &pktgen::Settings) -> Result<()> {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -60,13 +60,12 @@ pub struct Offering {
 }
 
 impl Offering {
-    /// Starts `offer` in the generator's namespace and waits until it sends. Call it from a thread that lives as long as
-    /// the generator shall.
+    /// Starts `offer` in the generator's namespace, by the program `dataplane-bench` at `program`, and waits until it sends.
+    /// Call it from a thread that lives as long as the generator shall.
     ///
     /// # Errors
     /// It cannot be started, or ends before it is ready (the error says what it said).
-    pub fn start(cluster: &Cluster, offer: &Offer, interrupt: &Interrupt) -> Result<Self> {
-        let program = std::env::current_exe().context("cannot find out where this program lies")?;
+    pub fn start(cluster: &Cluster, program: &Path, offer: &Offer, interrupt: &Interrupt) -> Result<Self> {
         let name = format!("offer-{}.json", SERIAL.fetch_add(1, Ordering::Relaxed));
         let plan = cluster.directory().join(name);
         fs::write(&plan, serde_json::to_vec(offer)?).with_context(|| format!("cannot write {}", plan.display()))?;

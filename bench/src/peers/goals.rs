@@ -65,9 +65,10 @@ fn goals(
 mod tests {
     use super::super::measure::Sample;
     use super::*;
+    use crate::cpu::Noise;
 
     fn entry(contender: Contender, rates: &[Option<f64>]) -> Entry {
-        let sample = |rate: f64| Sample { rate, frames: 1, seconds: 1.0, others: 0.0 };
+        let sample = |rate: f64| Sample { rate, frames: 1, seconds: 1.0, noise: Noise::default() };
         Entry { contender, samples: rates.iter().map(|rate| rate.map(sample)).collect(), failures: Vec::new() }
     }
 

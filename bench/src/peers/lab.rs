@@ -10,6 +10,7 @@
 
 use std::fs::File;
 use std::os::fd::AsFd as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 
@@ -37,6 +38,8 @@ pub const FAVOURED: [&str; 3] = ["nice", "-n", "-20"];
 pub struct Lab {
     /// Namespaces and interfaces; node 2 never runs.
     pub cluster: Cluster,
+    /// The program `dataplane-bench`, which is started as generator.
+    pub program: PathBuf,
     back: Receiver,
     onward: Arc<Receiver>,
 }
@@ -67,16 +70,16 @@ impl Receiver {
 }
 
 impl Lab {
-    /// Builds it.
+    /// Builds it; `program` is `dataplane-bench`.
     ///
     /// # Errors
     /// Not root, the benchmarks' object is not there, or the kernel refuses.
-    pub fn build() -> Result<Self> {
+    pub fn build(program: PathBuf) -> Result<Self> {
         let cluster = Cluster::build(Shape::new(Purpose::Bench, 2))?;
         let back = Receiver::attach(&cluster, Host::Generator, &cluster.plan().port(TESTED).generator_interface)?;
         let link = cluster.plan().link(NEXT, TESTED).interface;
         let onward = Arc::new(Receiver::attach(&cluster, Host::Node(NEXT), &link)?);
-        Ok(Self { cluster, back, onward })
+        Ok(Self { cluster, program, back, onward })
     }
 
     /// What came back to the generator's interface.

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::contender::{Contender, CountedAt, Running, Settings};
 use super::lab::{Lab, TESTED};
 use crate::command;
-use crate::cpu::OtherPrograms;
+use crate::cpu::{Noise, NoiseWatch};
 use crate::generate::{Kind, Offer, Offering};
 use crate::interrupt::Interrupt;
 use crate::topology::{Host, PORT_INTERFACE};
@@ -28,8 +28,8 @@ pub struct Sample {
     pub frames: u64,
     /// Length of the window, s.
     pub seconds: f64,
-    /// Share of all cores' time that other programs used meanwhile.
-    pub others: f64,
+    /// What disturbed it.
+    pub noise: Noise,
 }
 
 /// Starts the contender, overloads it for `window`, and ends it.
@@ -70,7 +70,7 @@ fn overload(
     };
     let count = || received(lab, contender.counted_at(), running);
     let before = count()?;
-    let offering = Offering::start(&lab.cluster, &offer, interrupt)?;
+    let offering = Offering::start(&lab.cluster, &lab.program, &offer, interrupt)?;
     let deadline = Instant::now() + PATIENCE;
     while count()? == before {
         ensure!(Instant::now() < deadline, "no frame arrived within {PATIENCE:?} ({})", contender.counted_at().name());
@@ -79,15 +79,15 @@ fn overload(
     interrupt.sleep(WARM_UP)?;
     let mut ours = running.pids();
     ours.extend([std::process::id(), offering.pid()]);
-    let noise = OtherPrograms::watch(&ours)?;
+    let watch = NoiseWatch::begin(&ours)?;
     let (first, start) = stamped(count)?;
     interrupt.sleep(window)?;
     let (last, end) = stamped(count)?;
-    let others = noise.share()?;
+    let noise = watch.end()?;
     offering.stop()?;
     let seconds = end.duration_since(start).as_secs_f64();
     let frames = last.saturating_sub(first);
-    Ok(Sample { rate: frames as f64 / seconds, frames, seconds, others })
+    Ok(Sample { rate: frames as f64 / seconds, frames, seconds, noise })
 }
 
 /// A count and when it was taken: in the middle of the call.

@@ -96,7 +96,7 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<()> {
             eprintln!("generator {} is not used: {reason}", kind.name());
         }
     }
-    let mut lab = Lab::build()?;
+    let mut lab = Lab::build(own_program()?)?;
     let mut entries = entries(options)?;
     for round in 0..options.rounds {
         run_round(&mut lab, &mut entries, round, options, &settings, interrupt)?;
@@ -118,6 +118,14 @@ fn check(options: &Options) -> Result<()> {
         ensure!(PolicyKind::from_name(policy).is_some(), "no policy {policy}: `dataplane policies` lists them");
     }
     Ok(())
+}
+
+/// This program.
+///
+/// # Errors
+/// The kernel does not say where it lies.
+pub fn own_program() -> Result<PathBuf> {
+    std::env::current_exe().context("cannot find out where this program lies")
 }
 
 /// CPUs: the generator on the first, what is tested on the last.
@@ -167,8 +175,10 @@ fn run_round(
         let name = entry.contender.name();
         match measure::run(lab, &entry.contender, settings, measure, interrupt) {
             Ok(sample) => {
-                let (rate, others) = (sample.rate / 1e6, sample.others * 100.0);
-                eprintln!("round {}: {name}: {rate:.3} Mpps, other programs {others:.0} %", round + 1);
+                let (rate, others, stolen) =
+                    (sample.rate / 1e6, sample.noise.others * 100.0, sample.noise.stolen * 100.0);
+                let noise = format!("other programs {others:.0} %, stolen {stolen:.0} %");
+                eprintln!("round {}: {name}: {rate:.3} Mpps ({noise})", round + 1);
                 entry.samples.push(Some(sample));
             }
             Err(error) if error.is::<Interrupted>() => return Err(error),

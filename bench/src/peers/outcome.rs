@@ -54,6 +54,8 @@ pub struct Result {
     pub reference: String,
     /// Share of the CPUs that other programs used during its measurements.
     pub others: Option<Spread>,
+    /// Share of the CPUs that the host of this virtual machine took away.
+    pub stolen: Option<Spread>,
     /// Why it did not start, or failed.
     pub failures: Vec<String>,
 }
@@ -161,7 +163,8 @@ fn result(entry: &Entry, entries: &[Entry]) -> Result {
         rate: Spread::of(rates(entry).flatten()),
         ratio,
         reference: reference.name(),
-        others: Spread::of(entry.samples.iter().flatten().map(|sample| sample.others)),
+        others: Spread::of(entry.samples.iter().flatten().map(|sample| sample.noise.others)),
+        stolen: Spread::of(entry.samples.iter().flatten().map(|sample| sample.noise.stolen)),
         failures: entry.failures.clone(),
     }
 }

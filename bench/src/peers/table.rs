@@ -10,16 +10,17 @@ pub fn text(outcome: &Outcome) -> String {
     let width = outcome.contenders.iter().map(|contender| contender.name.chars().count()).max().unwrap_or(0);
     let _ = writeln!(
         text,
-        "{:width$}  {:>23}  {:>20}  {:22}  {:>6}  counted at",
-        "contender", "Mpps min/median/max", "ratio min/med/max", "to", "others"
+        "{:width$}  {:>23}  {:>20}  {:22}  {:>6}  {:>6}  counted at",
+        "contender", "Mpps min/median/max", "ratio min/med/max", "to", "others", "stolen"
     );
     for contender in &outcome.contenders {
         let Some(rate) = contender.rate else { continue };
         let ratio = contender.ratio.map_or_else(|| "-".to_owned(), |ratio| spread(ratio, 1.0));
-        let others = contender.others.map_or(0.0, |others| others.median) * 100.0;
+        let percent = |share: Option<Spread>| share.map_or(0.0, |share| share.median) * 100.0;
+        let (others, stolen) = (percent(contender.others), percent(contender.stolen));
         let _ = writeln!(
             text,
-            "{:width$}  {:>23}  {ratio:>20}  {:22}  {others:>4.0} %  {}",
+            "{:width$}  {:>23}  {ratio:>20}  {:22}  {others:>4.0} %  {stolen:>4.0} %  {}",
             contender.name,
             spread(rate, 1e6),
             contender.reference,

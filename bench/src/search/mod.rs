@@ -172,20 +172,20 @@ pub struct Limits {
     pub trials_s: f64,
 }
 
-/// Searches for all goals at once. Every trial is handed to `on_trial`.
+/// Searches for all goals at once. Every trial is handed to `on_trial`, with the device that made it.
 ///
 /// # Errors
 /// A goal or the limits make no sense, the device fails, or `on_trial` does.
-pub fn run(
-    device: &mut impl Device,
+pub fn run<D: Device>(
+    device: &mut D,
     goals: &[Goal],
     limits: Limits,
-    mut on_trial: impl FnMut(&Trial) -> Result<()>,
+    mut on_trial: impl FnMut(&D, &Trial) -> Result<()>,
 ) -> Result<Vec<Found>> {
     let mut search = Search::new(goals, limits)?;
     while let Some((load, duration_s)) = search.next() {
         let trial = device.measure(load, duration_s)?;
-        on_trial(&trial)?;
+        on_trial(device, &trial)?;
         search.add(trial);
     }
     Ok(search.found())

@@ -39,7 +39,7 @@ const LIMITS: Limits = Limits { min_load: 10_000, max_load: 14_880_952, trials_s
 const GOALS: [Goal; 2] = [Goal::NDR, Goal::PDR];
 
 fn search(device: &mut Simulated, goals: &[Goal]) -> Vec<Found> {
-    run(device, goals, LIMITS, |_| Ok(())).unwrap()
+    run(device, goals, LIMITS, |_, _| Ok(())).unwrap()
 }
 
 fn assert_brackets(found: &Found, rate: f64) {
@@ -65,7 +65,7 @@ fn a_device_of_a_million_frames_a_second_is_found_out() {
 fn the_preset_of_rfc_2544_ends_with_a_trial_of_a_minute_without_loss() {
     let mut trials = Vec::new();
     let goals = [Goal::RFC2544];
-    let found = run(&mut Simulated::new(1e6), &goals, LIMITS, |trial| {
+    let found = run(&mut Simulated::new(1e6), &goals, LIMITS, |_, trial| {
         trials.push(*trial);
         Ok(())
     })
@@ -92,7 +92,7 @@ fn limits_that_the_device_does_not_reach_are_said() {
 #[test]
 fn a_search_whose_time_is_up_says_so() {
     let limits = Limits { trials_s: 3.0, ..LIMITS };
-    let found = run(&mut Simulated::new(1e6), &GOALS, limits, |_| Ok(())).unwrap();
+    let found = run(&mut Simulated::new(1e6), &GOALS, limits, |_, _| Ok(())).unwrap();
     assert!(found.iter().all(|found| !found.is_reached), "{found:?}");
 }
 

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
+use crate::cpu::{Noise, NoiseWatch};
 use crate::generate::{Kind, Offer, Offering};
 use crate::interrupt::Interrupt;
 use crate::peers::contender::{Contender, Running, Settings};
@@ -43,6 +44,8 @@ pub struct Path<'a> {
     cpu: usize,
     generator: Kind,
     interrupt: &'a Interrupt,
+    /// What disturbed the last trial.
+    pub noise: Noise,
 }
 
 impl Tested<'_> {
@@ -61,6 +64,7 @@ impl Tested<'_> {
                 cpu: self.settings.generator_cpu,
                 generator: self.generator,
                 interrupt: self.interrupt,
+                noise: Noise::default(),
             })
         });
         let stopped = running.stop(self.lab);
@@ -102,8 +106,12 @@ impl Device for Path<'_> {
             cpu: self.cpu,
         };
         let before = self.settled()?;
-        let offering = Offering::start(&self.lab.cluster, &offer, self.interrupt)?;
+        let offering = Offering::start(&self.lab.cluster, &self.lab.program, &offer, self.interrupt)?;
+        let mut ours = self.running.pids();
+        ours.extend([std::process::id(), offering.pid()]);
+        let watch = NoiseWatch::begin(&ours)?;
         let offered = offering.wait(Duration::from_secs_f64(duration_s) + TRIAL_PATIENCE, self.interrupt)?;
+        self.noise = watch.end()?;
         let received = self.settled()? - before;
         self.interrupt.sleep(PAUSE)?;
         Ok(Trial { load, duration_s, sent: offered.sent, received })

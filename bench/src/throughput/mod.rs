@@ -15,6 +15,7 @@ use dataplane_common::policy::PolicyKind;
 use serde::Serialize;
 
 use self::device::Tested;
+use crate::cpu::Noise;
 use crate::environment::Environment;
 use crate::generate::Kind;
 use crate::interrupt::Interrupt;
@@ -135,6 +136,7 @@ struct Line<'a> {
     #[serde(flatten)]
     trial: &'a Trial,
     loss_ratio: f64,
+    noise: Noise,
 }
 
 /// Runs the searches: prints the table, writes `throughput.json` and every trial.
@@ -153,7 +155,7 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<()> {
     }
     let environment = Environment::take();
     let settings = peers::settings(options.size, environment.cores);
-    let mut lab = Lab::build()?;
+    let mut lab = Lab::build(peers::own_program()?)?;
     let ceiling =
         measure::run(&mut lab, &Contender::Drop, &settings, (options.generator, CEILING_WINDOW), interrupt)?.rate;
     eprintln!("generator {}: {:.3} Mpps on this path, all dropped", options.generator.name(), ceiling / 1e6);
@@ -205,13 +207,15 @@ fn chosen(options: &Options) -> Result<Vec<Contender>> {
 fn search_one(tested: Tested<'_>, name: &str, goals: &[Goal], limits: Limits, log: &mut impl Write) -> Searched {
     let mut trials = 0;
     let found = tested.run(|device| {
-        search::run(device, goals, limits, |trial| {
+        search::run(device, goals, limits, |device, trial| {
             trials += 1;
-            let line = Line { contender: name, trial, loss_ratio: trial.loss_ratio() };
+            let line = Line { contender: name, trial, loss_ratio: trial.loss_ratio(), noise: device.noise };
             serde_json::to_writer(&mut *log, &line)?;
             writeln!(log).context("cannot write a trial")?;
             let (load, lost) = (trial.load as f64 / 1e6, trial.loss_ratio() * 100.0);
-            eprintln!("{name}: trial {trials}: {load:.3} Mpps, {lost:.3} % lost");
+            let (others, stolen) = (device.noise.others * 100.0, device.noise.stolen * 100.0);
+            let noise = format!("other programs {others:.0} %, stolen {stolen:.0} %");
+            eprintln!("{name}: trial {trials}: {load:.3} Mpps, {lost:.3} % lost ({noise})");
             Ok(())
         })
     });
