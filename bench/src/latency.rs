@@ -15,6 +15,7 @@ use dataplane_common::policy::PolicyKind;
 use dataplane_user::functions::Builtin;
 use serde::Serialize;
 
+use crate::autogroup::Favoured;
 use crate::cpu::{Noise, NoiseWatch};
 use crate::environment::Environment;
 use crate::interrupt::Interrupt;
@@ -120,6 +121,7 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<()> {
         eprintln!("removed {cluster}, left by a run that was killed");
     }
     let environment = Environment::take();
+    let _favoured = Favoured::take();
     let mut cluster = Cluster::build(Shape::new(Purpose::Bench, 2))?;
     let settings = NodeSettings {
         scheduling: Scheduling::Favoured,

@@ -16,6 +16,7 @@
 //! | [`latency`] | how long an answer takes at shares of the highest rate |
 //! | [`maps`] | opens our eBPF object and pinned maps with libbpf |
 //! | [`environment`] | facts of the machine that a result belongs to |
+//! | [`autogroup`] | this session's share of the CPUs, raised while a measurement runs |
 //! | [`cpu`] | who used the CPUs meanwhile |
 //! | [`interrupt`] | SIGINT and SIGTERM as a flag |
 //! | [`command`] | runs other programs |
@@ -24,6 +25,7 @@
 //! namespace; nothing here reaches into a node but through its configuration, its signals and its status.
 #![forbid(unsafe_code)]
 
+pub mod autogroup;
 pub mod command;
 pub mod cpu;
 pub mod demo;

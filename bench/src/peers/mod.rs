@@ -30,6 +30,7 @@ use self::contender::{Contender, Settings};
 use self::lab::Lab;
 use self::measure::Sample;
 pub use self::outcome::{Outcome, SCHEMA, Spread};
+use crate::autogroup::Favoured;
 use crate::environment::Environment;
 use crate::generate::Kind;
 use crate::interrupt::{Interrupt, Interrupted};
@@ -96,6 +97,7 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<()> {
             eprintln!("generator {} is not used: {reason}", kind.name());
         }
     }
+    let _favoured = Favoured::take();
     let mut lab = Lab::build(own_program()?)?;
     let mut entries = entries(options)?;
     for round in 0..options.rounds {

@@ -15,6 +15,7 @@ use dataplane_common::policy::PolicyKind;
 use serde::Serialize;
 
 use self::device::Tested;
+use crate::autogroup::Favoured;
 use crate::cpu::Noise;
 use crate::environment::Environment;
 use crate::generate::Kind;
@@ -155,6 +156,7 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<()> {
     }
     let environment = Environment::take();
     let settings = peers::settings(options.size, environment.cores);
+    let _favoured = Favoured::take();
     let mut lab = Lab::build(peers::own_program()?)?;
     let ceiling =
         measure::run(&mut lab, &Contender::Drop, &settings, (options.generator, CEILING_WINDOW), interrupt)?.rate;
