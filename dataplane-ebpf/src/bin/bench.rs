@@ -16,7 +16,7 @@ use aya_ebpf::helpers::generated::bpf_loop;
 use aya_ebpf::macros::{btf_map, xdp};
 use aya_ebpf::programs::XdpContext;
 use dataplane_common::bench::{COUNTERS, Counter, FRAME_WORDS, PACE_END, PACE_GAP, PACE_NEXT, PACE_START, PACE_WORDS};
-use dataplane_common::wire::ip::{ETHERTYPE_IPV4, IPV4_BYTES, ETHERNET_BYTES, PROTOCOL_UDP};
+use dataplane_common::wire::ip::{ETHERNET_BYTES, ETHERTYPE_IPV4, IPV4_BYTES, PROTOCOL_UDP};
 use dataplane_common::wire::link::{ETHERTYPE_LINK, Kind};
 
 /// What was seen, by [`Counter`].
