@@ -10,7 +10,6 @@
 //! All cells are measured in turn, many times over; shown are the median and, in brackets, the least and the most.
 #![expect(clippy::unwrap_used, reason = "a bench fails by panicking")]
 
-#[allow(dead_code, reason = "a bench uses its part of what the tests share")]
 #[path = "../tests/support/mod.rs"]
 mod support;
 

@@ -184,7 +184,8 @@ mod tests {
         assert_eq!(signals.utilisation_milli, 500);
         let per_ns = f64::from(signals.arrivals_q32) / 2f64.powi(32);
         assert!((per_ns * f64::from(signals.service_ns) - 0.5).abs() < 0.001, "{signals:?}");
-        assert_eq!(node.learning.relax, Rate::of(signals.service_ns * 2));
+        let relax_ns = u64::from(signals.service_ns) * u64::from(Tuning::DEFAULT.relax_milli) / 1000;
+        assert_eq!(node.learning.relax, Rate::of(saturate(relax_ns)));
     }
 
     #[test]

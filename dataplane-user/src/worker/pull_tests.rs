@@ -175,7 +175,9 @@ fn every_discipline_gives() {
 
 #[test]
 fn what_stays() {
-    let cases: [(&str, &[(usize, u32)], u16, u16); 5] = [
+    /// Name, sockets and charges of what waits, 0 = all of one flow, who asks.
+    type Case = (&'static str, &'static [(usize, u32)], u16, u16);
+    let cases: [Case; 5] = [
         ("the only one that waits", &[(PORT, LONG_NS)], 1, NEAR),
         ("what a peer has sent moves no second time", &[(LINK, LONG_NS), (LINK, LONG_NS), (LINK, LONG_NS)], 1, NEAR),
         ("what is shorter than a move costs", &[(PORT, 900), (PORT, 900), (PORT, 900)], 1, NEAR),
