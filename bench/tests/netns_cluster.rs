@@ -83,7 +83,7 @@ fn idle_nodes_take_work_from_a_busy_one() {
             let given = statuses[0].count(Reason::SentForward);
             assert!(given > 100, "nodes 2 and 3 were idle and took {given} of 600 packets");
             assert_eq!(statuses[0].count(Reason::Redirected), 0, "the policy sends nothing away by itself");
-            assert_eq!(statuses[0].count(Reason::PullAnswered), given);
+            assert!(statuses[0].count(Reason::PullAnswered) <= given, "some asked before there was a packet");
             let computed = |node: usize| statuses[node].count(Reason::SentHome);
             assert_eq!(computed(1) + computed(2), given);
             assert!(computed(1) > 0 && computed(2) > 0, "{} and {}", computed(1), computed(2));

@@ -146,7 +146,7 @@ pub struct LoadRow {
     pub service_ns: u32,
     /// Results that came back from the node.
     pub completed_frames: u64,
-    /// Frames of ours that the last report includes (wrapping). One word with `flags`.
+    /// Frames of ours that the last report includes, those lost on the way among them (wrapping). One word with `flags`.
     pub acked_frames: u32,
     /// [`LOAD_SELF`] and others.
     pub flags: u32,
@@ -176,8 +176,11 @@ pub struct LoadRow {
     pub transit_ns: u32,
     /// Length of those packets, mean, bytes.
     pub transit_bytes: u32,
+    /// Newest sequence of the node's forwards that arrived in that epoch: frames with work that it has sent, those lost on the
+    /// way included (wrapping).
+    pub received_sequence: u32,
     /// Reserved, zero.
-    pub reserved3: u64,
+    pub reserved3: u32,
 }
 
 /// [`LoadRow::flags`]: the row of this node itself.

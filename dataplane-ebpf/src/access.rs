@@ -387,18 +387,27 @@ pub fn take_position(header: &Header, frames: u64) {
         return;
     };
     // SAFETY: `row` is a live map value; only addresses are taken.
-    let (received, received_frames) =
-        unsafe { (addr_of_mut!((*row).received_ns), addr_of_mut!((*row).received_frames)) };
+    let (received, received_frames, sequence) = unsafe {
+        (
+            addr_of_mut!((*row).received_ns),
+            addr_of_mut!((*row).received_frames),
+            addr_of_mut!((*row).received_sequence),
+        )
+    };
     let before = Received::from_word(read_word(received));
     if let Some(after) = load::take_position(before, header) {
         if after.epoch != before.epoch {
             write_word(received_frames, 0);
+            write_word(sequence, 0);
         }
         write_word(received, after.to_word());
     }
     // A late frame of a boot that is over belongs to an account that is closed.
     if frames > 0 && Received::from_word(read_word(received)).epoch == header.epoch {
         add(received_frames, frames);
+        if load::newer(header.sequence, read_word(sequence) as u32) {
+            write_word(sequence, word(header.sequence, 0));
+        }
     }
 }
 

@@ -195,11 +195,11 @@ impl Reporter {
         sum
     }
 
-    /// What was received of `node`: position and boot, and frames.
+    /// What was received of `node`: position and boot, and frames, those lost on the way among them.
     fn account_of(&self, node: u16) -> (Received, u32) {
         let row = self.tables.load.row(u32::from(node));
         let received = Received::from_word(row.word(offset_of!(LoadRow, received_ns)).load(Acquire));
-        (received, row.word(offset_of!(LoadRow, received_frames)).load(Acquire) as u32)
+        (received, row.word(offset_of!(LoadRow, received_sequence)).load(Acquire) as u32)
     }
 
     fn frame(
@@ -295,7 +295,8 @@ mod tests {
         let row = tables.load.row(3);
         set(row, offset_of!(LoadRow, sent_ns), (1 << 32) + 77);
         set(row, offset_of!(LoadRow, received_ns), Received { position_ns: 55, epoch: 9 }.to_word());
-        set(row, offset_of!(LoadRow, received_frames), 6);
+        set(row, offset_of!(LoadRow, received_frames), 5);
+        set(row, offset_of!(LoadRow, received_sequence), 6);
         set(tables.workers.row(0), offset_of!(WorkerRow, charged_ns), 3000);
         set(tables.workers.row(1), offset_of!(WorkerRow, charged_ns), 1000);
         set(tables.workers.row(1), offset_of!(WorkerRow, charged_packets), 2);

@@ -224,7 +224,8 @@ pub struct Report {
     pub behind: u64,
     /// Backlog, mean over about a second, ns.
     pub mean_backlog_ns: u32,
-    /// Frames with work that the sender has received from the receiver in that epoch (wrapping).
+    /// Newest sequence of the receiver's forwards that the sender has seen in that epoch (wrapping): frames with work that have
+    /// left the link, whether or not every one arrived.
     pub received_frames: u32,
     /// The next report comes within this time, µs.
     pub interval_us: u32,

@@ -32,6 +32,9 @@ impl<P: Port> Worker<P> {
             let taken: usize = (0..self.sockets.len()).map(|index| self.take_in(index)).sum();
             // Not all that is taken waits: what nobody can rank ends at once.
             done += waiting + taken - self.waiting();
+            if self.pulling.is_some() {
+                self.give_to_askers();
+            }
             let Some(next) = self.queue.as_mut().and_then(Queue::pop) else { break };
             served += 1;
             if self.serve(next) >= SEND_AT_ONCE_NS {

@@ -2,8 +2,10 @@
 //! whose move gains most ([`dataplane_common::pull`]).
 //!
 //! Asking costs a frame each way and happens only while a worker is idle, or about to be. A request that brings nothing is not
-//! answered; its sender asks again, another peer if there is a better one, after a rest.
+//! answered but remembered for a while, and gets the first packet whose move gains anything; meanwhile its sender asks again,
+//! another peer if there is a better one, after a rest.
 
+use std::collections::VecDeque;
 use std::mem::offset_of;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
@@ -25,6 +27,10 @@ use crate::xsk::Frame;
 const BUSY_MILLI: u32 = 2_000;
 /// Rest between two requests, ns.
 const REST_NS: u64 = 20_000;
+/// Peers whose requests are remembered.
+const ASKERS: usize = 16;
+/// For how long, ns: after that the peer has probably found work.
+const REMEMBERED_NS: u64 = 200_000;
 
 /// A peer, and the way to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,11 +66,19 @@ pub(super) struct Pulling {
     next_ns: u64,
     /// The peer looked at first next time, so that equals take turns.
     first: usize,
+    /// Peers that asked in vain, and until when they are remembered, ns.
+    askers: VecDeque<(u16, u64)>,
 }
 
 impl Pulling {
     pub(super) fn new(setup: Pull) -> Self {
-        Self { setup, next_ns: 0, first: 0 }
+        Self { setup, next_ns: 0, first: 0, askers: VecDeque::with_capacity(ASKERS) }
+    }
+
+    /// Who has asked is remembered longer than any test takes.
+    #[cfg(test)]
+    pub(super) fn remember_for_long(&mut self) {
+        self.askers.iter_mut().for_each(|(_, until_ns)| *until_ns = u64::MAX);
     }
 
     /// The next request may be sent at once.
@@ -143,9 +157,39 @@ impl<P: Port> Worker<P> {
         let Some(node) = header.ok().filter(|header| header.kind == Kind::Pull).map(|header| header.source) else {
             return self.count(Reason::DropMetadata);
         };
-        let given = self.choose_for(node);
-        self.count(if given.is_some() { Reason::PullAnswered } else { Reason::PullRefused });
-        if let Some((taken, way)) = given {
+        match self.choose_for(node) {
+            Some((taken, way)) => {
+                self.count(Reason::PullAnswered);
+                self.give(taken, &way);
+            }
+            None => {
+                self.count(Reason::PullRefused);
+                self.remember(node);
+            }
+        }
+    }
+
+    /// Remembers that a peer asked in vain.
+    fn remember(&mut self, node: u16) {
+        let Some(pulling) = &mut self.pulling else { return };
+        pulling.askers.retain(|(known, _)| *known != node);
+        if pulling.askers.len() < ASKERS {
+            pulling.askers.push_back((node, monotonic_ns() + REMEMBERED_NS));
+        }
+    }
+
+    /// Gives packets to those who asked before there were any, the first one first.
+    pub(super) fn give_to_askers(&mut self) {
+        while let Some((node, until_ns)) = self.pulling.as_mut().and_then(|pulling| pulling.askers.pop_front()) {
+            if monotonic_ns() >= until_ns {
+                continue;
+            }
+            let Some((taken, way)) = self.choose_for(node) else {
+                if let Some(pulling) = &mut self.pulling {
+                    pulling.askers.push_front((node, until_ns));
+                }
+                return;
+            };
             self.give(taken, &way);
         }
     }

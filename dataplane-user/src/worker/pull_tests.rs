@@ -174,6 +174,37 @@ fn every_discipline_gives() {
 }
 
 #[test]
+fn who_asked_in_vain_gets_the_first_packet_worth_a_move() {
+    let mut rig = rig(FIFO);
+    requested_by(&mut rig, NEAR);
+    requested_by(&mut rig, FAR);
+    requested_by(&mut rig, NEAR);
+    rig.worker.step();
+    rig.counted(&[(Reason::SeenPull, 3), (Reason::PullRefused, 3)]);
+    // The slow machine a test runs on is no reason to forget.
+    let pulling = rig.worker.pulling.as_mut().unwrap();
+    pulling.remember_for_long();
+    (0..4).for_each(|number| arrives(&mut rig, PORT, LONG_NS, (NO_FLOW, number)));
+    while rig.worker.step() > 0 {}
+    let destinations: Vec<_> = rig.take(LINK).iter().map(|frame| header(frame).destination).collect();
+    assert_eq!(destinations, [FAR, NEAR], "each once, the first who asked last is last");
+    assert_eq!((rig.left(), rig.take(PORT).len()), ((0, 0), 2));
+    rig.finish();
+}
+
+#[test]
+fn nobody_is_remembered_for_long() {
+    let mut rig = rig(FIFO);
+    requested_by(&mut rig, NEAR);
+    rig.worker.step();
+    std::thread::sleep(Duration::from_millis(1));
+    (0..4).for_each(|number| arrives(&mut rig, PORT, LONG_NS, (NO_FLOW, number)));
+    while rig.worker.step() > 0 {}
+    assert_eq!((rig.take(LINK).len(), rig.take(PORT).len()), (0, 4));
+    rig.finish();
+}
+
+#[test]
 fn what_stays() {
     /// Name, sockets and charges of what waits, 0 = all of one flow, who asks.
     type Case = (&'static str, &'static [(usize, u32)], u16, u16);

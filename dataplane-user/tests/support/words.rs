@@ -250,6 +250,6 @@ pub fn words_of(row: &LoadRow) -> [u64; size_of::<LoadRow>() / 8] {
         two(row.stamp_us, row.stamp_epoch),
         row.piggybacked,
         two(row.transit_ns, row.transit_bytes),
-        row.reserved3,
+        two(row.received_sequence, row.reserved3),
     ]
 }

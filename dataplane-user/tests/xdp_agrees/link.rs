@@ -3,7 +3,9 @@
 use std::mem::offset_of;
 
 use dataplane_common::feedback;
-use dataplane_common::load::{Erl, LoadStamp, Received, ReportStamp, Row, acked_ns, take_position, valid_for_ns};
+use dataplane_common::load::{
+    Erl, LoadStamp, Received, ReportStamp, Row, acked_ns, newer, take_position, valid_for_ns,
+};
 use dataplane_common::maps::{FLOW_SLOTS, FlowRow, FunctionRow, LoadRow, PEER_PRESENT, Params, PeerRow, SignalsRow};
 use dataplane_common::meta::{Metadata, Origin};
 use dataplane_common::order::{Place as Turn, Released};
@@ -149,6 +151,7 @@ fn row(random: &mut Random) -> LoadRow {
         received_ns: near(random),
         received_epoch: epoch(random),
         received_frames: random.below(100),
+        received_sequence: near(random),
         report_seq: near(random),
         report_epoch: epoch(random),
         reports: random.word(),
@@ -398,10 +401,15 @@ fn receive(row: &mut LoadRow, header: &Header, frames: u64) {
     let before = Received { position_ns: row.received_ns, epoch: row.received_epoch };
     let after = take_position(before, header).unwrap_or(before);
     if after.epoch != before.epoch {
-        row.received_frames = 0;
+        (row.received_frames, row.received_sequence) = (0, 0);
     }
     // Frames are counted by boot: one of an older boot counts nowhere.
-    row.received_frames += if header.epoch == after.epoch { frames } else { 0 };
+    if frames > 0 && header.epoch == after.epoch {
+        row.received_frames += frames;
+        if newer(header.sequence, row.received_sequence) {
+            row.received_sequence = header.sequence;
+        }
+    }
     (row.received_ns, row.received_epoch) = (after.position_ns, after.epoch);
 }
 

@@ -4,14 +4,18 @@ use dataplane_common::policy::PolicyKind;
 use dataplane_common::reason::Reason::*;
 
 use super::case::{ABSENT, Case, FAR, LIMIT_NS, NEAR, NODE, ROUNDS, TIMED, check, furnish, node, params};
-use super::peer::{BODY, FORWARD, HEADER, PEER_EPOCH, PULL, REPORT, RESULT, inner, received, received_frames};
+use super::peer::{
+    BODY, FORWARD, HEADER, PEER_EPOCH, PULL, REPORT, RESULT, inner, received, received_frames, received_sequence,
+};
 use crate::support::frames::{Interconnect, with};
 use crate::support::node::{STRANGER, inside};
 use crate::support::words::two;
 
 /// The first frame of a peer is entered into its account.
 fn accounted(case: Case) -> Case {
-    case.changes(received(NEAR), two(HEADER.position_ns, PEER_EPOCH)).changes(received_frames(NEAR), 1)
+    case.changes(received(NEAR), two(HEADER.position_ns, PEER_EPOCH))
+        .changes(received_frames(NEAR), 1)
+        .changes(received_sequence(NEAR), HEADER.sequence.into())
 }
 
 #[test]
@@ -178,6 +182,7 @@ fn account(name: &str, before: (u32, u32, u64), epoch: u32, position_ns: u32, af
         .given(received_frames(NEAR), before.2)
         .changes(received(NEAR), two(after.0, after.1))
         .changes(received_frames(NEAR), after.2)
+        .changes(received_sequence(NEAR), if after.2 == before.2 { 0 } else { HEADER.sequence.into() })
         .stays(1, 5_000)
 }
 
@@ -197,6 +202,33 @@ fn the_account_keeps_the_newest_position_of_the_newest_boot() {
                 account("half of the circle ahead is behind", (0, 5, 6), 5, 1 << 31, (0, 5, 7)),
                 account("a new boot begins anew", (900, 5, 9), 6, 100, (100, 6, 1)),
                 account("boots wrap, too", (900, u32::MAX, 9), 3, 100, (100, 3, 1)),
+            ],
+        );
+    });
+}
+
+#[test]
+fn frames_lost_on_the_way_are_known_by_the_next() {
+    inside("frames_lost_on_the_way_are_known_by_the_next", |site| {
+        let mut node = node(site, PolicyKind::EptErl);
+        let case = |name: &str, known: u32, sequence: u32, newest: u32| {
+            let frame = Interconnect { sequence, type_id: ROUNDS, ..HEADER }.frame(&inner());
+            Case::link(name, frame)
+                .given(received(NEAR), two(9_000, PEER_EPOCH))
+                .given(received_frames(NEAR), 3)
+                .given(received_sequence(NEAR), known.into())
+                .changes(received(NEAR), two(HEADER.position_ns, PEER_EPOCH))
+                .changes(received_frames(NEAR), 4)
+                .changes(received_sequence(NEAR), newest.into())
+                .stays(1, 5_000)
+        };
+        check(
+            &mut node,
+            &[
+                case("the next", 3, 4, 4),
+                case("two were lost", 3, 6, 6),
+                case("one that was overtaken", 6, 5, 6),
+                case("across the wrap", u32::MAX, 2, 2),
             ],
         );
     });

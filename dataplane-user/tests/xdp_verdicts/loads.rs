@@ -8,7 +8,9 @@ use dataplane_common::reason::Reason::*;
 use dataplane_common::tuning::Tuning;
 
 use super::case::{Case, EPOCH, FAR, NEAR, check, node, node_with, params};
-use super::peer::{BODY, HEADER, PEER_EPOCH, REPORT, RESULT, inner, received, received_frames, stamp};
+use super::peer::{
+    BODY, HEADER, PEER_EPOCH, REPORT, RESULT, inner, received, received_frames, received_sequence, stamp,
+};
 use crate::support::frames::{Interconnect, Load, OVERHEAD};
 use crate::support::node::inside;
 use crate::support::words::{Place, two};
@@ -207,6 +209,7 @@ fn attentive(policy: PolicyKind) -> Params {
 fn forwarded(name: &str, header: Interconnect) -> Case {
     position(Case::link(name, header.frame(&inner())), &header)
         .changes(received_frames(NEAR), 1)
+        .changes(received_sequence(NEAR), header.sequence.into())
         .stays(0, header.charged_ns)
 }
 
@@ -252,6 +255,7 @@ fn loads_of_other_frames_are_taken_only_when_wanted() {
                 })
                 .changes(received(NEAR), two(HEADER.position_ns, PEER_EPOCH))
                 .changes(received_frames(NEAR), 1)
+                .changes(received_sequence(NEAR), HEADER.sequence.into())
                 .drops(DropLinkType),
             ],
         );

@@ -61,6 +61,12 @@ pub fn received(node: u16) -> Place {
     Place::load(node, offset_of!(LoadRow, received_ns))
 }
 
+/// Newest sequence of its forwards.
+pub fn received_sequence(node: u16) -> Place {
+    Place::load(node, offset_of!(LoadRow, received_sequence))
+}
+
+/// Frames of the peer's work that have arrived.
 pub fn received_frames(node: u16) -> Place {
     Place::load(node, offset_of!(LoadRow, received_frames))
 }
