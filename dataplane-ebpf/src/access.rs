@@ -1,5 +1,4 @@
-//! How the core of `dataplane-common` reads and writes the world from inside XDP: frames between two pointers, map rows in
-//! aligned volatile words.
+//! How the core of `dataplane-common` reads and writes the world from inside XDP: map rows in aligned volatile words.
 
 use core::ffi::{c_long, c_void};
 use core::intrinsics::{AtomicOrdering, atomic_cxchg, atomic_xadd};
@@ -7,8 +6,6 @@ use core::mem::offset_of;
 use core::ptr::{addr_of, addr_of_mut, read_volatile, write_volatile};
 
 use aya_ebpf::helpers::generated::{bpf_get_smp_processor_id, bpf_loop};
-use aya_ebpf::programs::XdpContext;
-use dataplane_common::classify::Active;
 use dataplane_common::decay::Rate;
 use dataplane_common::feedback;
 use dataplane_common::load::{
@@ -17,13 +14,11 @@ use dataplane_common::load::{
 };
 use dataplane_common::maps::{FunctionRow, LoadRow, MAX_WORKERS, Params, SignalsRow, function_slot};
 use dataplane_common::order::{Place, Released};
-use dataplane_common::packet::{MAX_OFFSET, Packet};
 use dataplane_common::plan::HERE;
 use dataplane_common::policy::{Needs, needing};
-use dataplane_common::wire::anep::Anep;
 use dataplane_common::wire::link::{Header, Report};
 
-use crate::maps::{FLOWS, FUNCTIONS, Found, LOAD_TABLE, ROSTER, SIGNALS, SLOTS, TURNS, WORKERS};
+use crate::maps::{FLOWS, FUNCTIONS, LOAD_TABLE, ROSTER, SIGNALS, SLOTS, TURNS, WORKERS};
 
 /// Written by the loader before the programs are verified; constant afterwards.
 #[unsafe(no_mangle)]
@@ -36,108 +31,6 @@ pub fn params() -> &'static Params {
     let params: &'static Params = &PARAMS;
     // SAFETY: a valid reference is read.
     unsafe { read_volatile(&params) }
-}
-
-/// The frame of an XDP context.
-pub struct XdpFrame {
-    start: usize,
-    end: usize,
-    scratch: *mut u32,
-}
-
-impl XdpFrame {
-    /// The frame as it is now; a helper that moves its start invalidates it.
-    #[inline(always)]
-    pub fn of(ctx: &XdpContext) -> Self {
-        Self { start: ctx.data(), end: ctx.data_end(), scratch: core::ptr::null_mut() }
-    }
-
-    /// As [`XdpFrame::of`], with a word of this CPU's for [`Packet::forget`].
-    #[inline(always)]
-    pub fn with_scratch(ctx: &XdpContext, found: *mut Found) -> Self {
-        // SAFETY: `found` is a live map value; only an address is taken.
-        Self { scratch: unsafe { addr_of_mut!((*found).scratch) }, ..Self::of(ctx) }
-    }
-}
-
-impl Packet for XdpFrame {
-    #[inline(always)]
-    fn len(&self) -> usize {
-        self.end - self.start
-    }
-
-    #[inline(always)]
-    fn forget(&self, value: u32) -> u32 {
-        if self.scratch.is_null() {
-            return value;
-        }
-        // SAFETY: a word of a live map value of this CPU, and XDP programs of one CPU do not interrupt each other.
-        unsafe { write_volatile(self.scratch, value) };
-        // SAFETY: as above.
-        unsafe { read_volatile(self.scratch) }
-    }
-
-    #[inline(always)]
-    fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
-        const { assert!(N >= 2) };
-        // The verifier wants a bound on the offset and the comparison on the very pointer that is read.
-        if offset > MAX_OFFSET {
-            return None;
-        }
-        let at = self.start + offset;
-        if at + N > self.end {
-            return None;
-        }
-        // SAFETY: the N bytes at `at` lie between the frame's start and end, checked above; [u8; N] has alignment 1.
-        Some(unsafe { *(at as *const [u8; N]) })
-    }
-}
-
-/// Puts what was found out about a packet away; see [`Found`].
-#[inline(always)]
-pub fn remember(found: *mut Found, active: &Active) {
-    let anep = &active.anep;
-    let value = Found {
-        type_id: u32::from(anep.type_id),
-        discard_unknown: u32::from(anep.discard_unknown),
-        payload_len: anep.payload_len() as u32,
-        trailing: active.trailing as u32,
-        has_operand: u32::from(anep.operand.is_some()),
-        operand: anep.operand.unwrap_or(0),
-        has_key: u32::from(anep.key.is_some()),
-        key: anep.key.unwrap_or(0),
-        l3: active.l3 as u32,
-        l4: active.l4 as u32,
-        v6: u32::from(active.v6),
-        udp: u32::from(active.udp),
-        scratch: 0,
-    };
-    // SAFETY: `found` is a live map value of this CPU, and XDP programs of one CPU do not interrupt each other.
-    unsafe { write_volatile(found, value) };
-}
-
-/// Reads it again: an active packet without the offsets that only workers need.
-#[inline(always)]
-pub fn recall(found: *const Found) -> Active {
-    // SAFETY: as above.
-    let found = unsafe { read_volatile(found) };
-    Active {
-        anep: Anep {
-            // The header ends where the payload begins; only its length matters from here on.
-            header_len: 0,
-            packet_len: found.payload_len as usize,
-            type_id: found.type_id as u16,
-            discard_unknown: found.discard_unknown != 0,
-            operand: if found.has_operand != 0 { Some(found.operand) } else { None },
-            key: if found.has_key != 0 { Some(found.key) } else { None },
-            ..Anep::default()
-        },
-        l3: found.l3 as usize,
-        l4: found.l4 as usize,
-        v6: found.v6 != 0,
-        udp: found.udp != 0,
-        trailing: found.trailing as usize,
-    }
 }
 
 /// Adds to a counter that other CPUs and the workers add to or read at the same time.

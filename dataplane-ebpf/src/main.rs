@@ -13,9 +13,10 @@
 
 mod access;
 mod act;
+mod frame;
 mod maps;
 
-use access::{Table, XdpFrame, params};
+use access::{Table, params};
 use act::{Charge, Number, count};
 use aya_ebpf::bindings::xdp_action::{XDP_DROP, XDP_PASS, XDP_REDIRECT};
 use aya_ebpf::helpers::{bpf_get_prandom_u32, bpf_ktime_get_ns};
@@ -33,6 +34,7 @@ use dataplane_common::policy::{Decision, Job, Verdict, decide};
 use dataplane_common::reason::Reason;
 use dataplane_common::wire::ip::ETHERNET_BYTES;
 use dataplane_common::wire::link::{Carried, ETHERTYPE_LINK, Header, Kind, NO_FLOW, OVERHEAD_BYTES, Report};
+use frame::XdpFrame;
 
 /// Frames from outside.
 #[xdp]
@@ -48,8 +50,8 @@ pub fn dp_ingress(ctx: XdpContext) -> u32 {
         Class::Result => pass(Reason::PassResult),
         Class::Malformed(reason) => drop_frame(reason),
         Class::Active(active) => {
-            access::remember(found, &active);
-            handle_active(&ctx, params, &access::recall(found))
+            frame::remember(found, &active);
+            handle_active(&ctx, params, &frame::recall(found))
         }
     }
 }
