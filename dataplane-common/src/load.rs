@@ -534,7 +534,7 @@ pub trait LoadView {
     fn row(&self, node: u16) -> Option<Self::Row>;
 
     /// Shows `count` peers to `visitor`, candidates or not, beginning at position `start` and `stride` further each time
-    /// (all modulo the number of peers).
+    /// (all modulo the number of peers). `start` and `stride` are below that number, or 0 and 1.
     fn visit<V: Visit>(&self, start: u32, stride: u32, count: u32, visitor: &mut V);
 
     /// What is known of the cluster as a whole.

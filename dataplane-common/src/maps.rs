@@ -28,7 +28,7 @@ pub const WORKERS: &str = "WORKERS";
 pub const QUEUES: &str = "QUEUES";
 /// `FUNCTIONS`: [`FunctionRow`] by function and worker ([`function_slot`]).
 pub const FUNCTIONS: &str = "FUNCTIONS";
-/// `TYPES`: type id → function index.
+/// `TYPES`: type id → function index plus one; 0 = no function.
 pub const TYPES: &str = "TYPES";
 /// `PEERS`: [`PeerRow`] by node id.
 pub const PEERS: &str = "PEERS";
@@ -36,6 +36,8 @@ pub const PEERS: &str = "PEERS";
 pub const LINKS: &str = "LINKS";
 /// `PORTS`: interface index of the node → port (a device map).
 pub const PORTS: &str = "PORTS";
+/// `IFINDEXES`: [`ifindex_slot`] → kernel ifindex (low half) and index in this node of one of the interfaces there; 0 = none.
+pub const IFINDEXES: &str = "IFINDEXES";
 /// `INTERFACES`: kernel ifindex → [`InterfaceRow`].
 pub const INTERFACES: &str = "INTERFACES";
 /// `XSKS`: socket slot → AF_XDP socket.
@@ -58,7 +60,7 @@ pub const ROSTER: &str = "ROSTER";
 pub const TURNS: &str = "TURNS";
 
 /// Every map, in the order `status` and `xtask maps` print them.
-pub const ALL: [&str; 18] = [
+pub const ALL: [&str; 19] = [
     LOAD_TABLE,
     WORKERS,
     QUEUES,
@@ -67,6 +69,7 @@ pub const ALL: [&str; 18] = [
     PEERS,
     LINKS,
     PORTS,
+    IFINDEXES,
     INTERFACES,
     XSKS,
     XDP_COUNT,
@@ -78,6 +81,17 @@ pub const ALL: [&str; 18] = [
     ROSTER,
     TURNS,
 ];
+
+/// Type ids there are (16 bits): entries of `TYPES`.
+pub const TYPE_IDS: usize = 1 << 16;
+/// Entries of `IFINDEXES`: a power of two, more than a node may have interfaces.
+pub const IFINDEX_SLOTS: usize = 64;
+
+/// Entry of an interface in `IFINDEXES`. Where two share one, the second is found in `INTERFACES` alone.
+#[inline(always)]
+pub const fn ifindex_slot(ifindex: u32) -> u32 {
+    ifindex % IFINDEX_SLOTS as u32
+}
 
 /// Name of the read-only global that holds [`Params`].
 pub const PARAMS: &str = "PARAMS";

@@ -12,13 +12,13 @@ use dataplane_common::load::{
     self, Erl, Forwarding, Here, LoadStamp, LoadView, Received, ReportStamp, Row, Signals, Visit, Word, WorkerLoad,
     saturate,
 };
-use dataplane_common::maps::{FunctionRow, LoadRow, MAX_WORKERS, Params, SignalsRow, function_slot};
+use dataplane_common::maps::{FunctionRow, LoadRow, MAX_WORKERS, Params, SignalsRow, WorkerRow, function_slot};
 use dataplane_common::order::{Place, Released};
 use dataplane_common::plan::HERE;
 use dataplane_common::policy::{Needs, needing};
 use dataplane_common::wire::link::{Header, Report};
 
-use crate::maps::{FLOWS, FUNCTIONS, LOAD_TABLE, ROSTER, SIGNALS, SLOTS, TURNS, WORKERS};
+use crate::maps::{FLOWS, FUNCTIONS, LOAD_TABLE, ROSTER, SIGNALS, SLOTS, TURNS};
 
 /// Written by the loader before the programs are verified; constant afterwards.
 #[unsafe(no_mangle)]
@@ -121,21 +121,29 @@ impl Row for XdpRow {
 
 /// The load table as the decision sees it.
 pub struct Table {
-    /// Worker that would take the packet here.
-    pub worker: u32,
+    /// Row of the worker that would take the packet here.
+    pub worker: *const WorkerRow,
+    /// What is known of the cluster as a whole. Each look-up of a row costs some ns, so there is one.
+    pub signals: *const SignalsRow,
     /// Now, ns of the monotonic clock.
     pub now_ns: u64,
 }
 
-/// What waits at `worker`.
+/// What waits at the worker of `row`, a live map value.
 #[inline(always)]
-pub fn here(worker: u32, now_ns: u64) -> Here {
-    let Some(row) = WORKERS.get_ptr(worker) else {
-        return Here::default();
-    };
-    // SAFETY: the row is a live map value, and `read` asks for offsets of aligned words in it.
+pub fn here(row: *const WorkerRow, now_ns: u64) -> Here {
+    // SAFETY: callers pass a live map value, and `read` asks for offsets of aligned words in it.
     let worker = WorkerLoad::read(|offset| read_word(unsafe { row.byte_add(offset) }));
     worker.here(now_ns)
+}
+
+impl Table {
+    /// The word at `offset` of the signals.
+    #[inline(always)]
+    fn signal(&self, offset: usize) -> u64 {
+        // SAFETY: the row is a live map value, and callers pass the offset of an aligned word in it.
+        read_word(unsafe { self.signals.byte_add(offset) })
+    }
 }
 
 impl LoadView for Table {
@@ -148,7 +156,7 @@ impl LoadView for Table {
 
     #[inline(always)]
     fn peers(&self) -> u32 {
-        (signal(offset_of!(SignalsRow, arrivals_q32)) >> 32) as u32
+        (self.signal(offset_of!(SignalsRow, arrivals_q32)) >> 32) as u32
     }
 
     #[inline(always)]
@@ -158,7 +166,9 @@ impl LoadView for Table {
 
     #[inline(always)]
     fn visit<V: Visit>(&self, start: u32, stride: u32, count: u32, visitor: &mut V) {
-        let mut state = Round { visitor, start, stride, peers: self.peers() };
+        let peers = self.peers();
+        // The number may have changed since the start was drawn.
+        let mut state = Round { visitor, next: if start < peers { start } else { 0 }, stride, peers };
         let callback: unsafe extern "C" fn(u32, *mut c_void) -> c_long = visit_one::<V>;
         // SAFETY: `visit_one` matches the callback's signature, and `state` outlives the call.
         unsafe { bpf_loop(count, callback as *mut c_void, addr_of_mut!(state).cast(), 0) };
@@ -166,19 +176,19 @@ impl LoadView for Table {
 
     #[inline(always)]
     fn signals(&self) -> Signals {
-        let first = signal(offset_of!(SignalsRow, utilisation_milli));
+        let first = self.signal(offset_of!(SignalsRow, utilisation_milli));
         Signals {
             utilisation_milli: first as u32,
             service_ns: (first >> 32) as u32,
-            arrivals_q32: signal(offset_of!(SignalsRow, arrivals_q32)) as u32,
-            deviation_ns: signal(offset_of!(SignalsRow, deviation_ns)) as u32,
+            arrivals_q32: self.signal(offset_of!(SignalsRow, arrivals_q32)) as u32,
+            deviation_ns: self.signal(offset_of!(SignalsRow, deviation_ns)) as u32,
         }
     }
 
     #[inline(always)]
     fn forwarding(&self) -> Forwarding {
-        let cpu = signal(offset_of!(SignalsRow, send_ns));
-        let wire = signal(offset_of!(SignalsRow, wire_ns));
+        let cpu = self.signal(offset_of!(SignalsRow, send_ns));
+        let wire = self.signal(offset_of!(SignalsRow, wire_ns));
         Forwarding {
             send_ns: cpu as u32,
             receive_ns: (cpu >> 32) as u32,
@@ -229,18 +239,20 @@ fn signal(offset: usize) -> u64 {
 
 struct Round<'a, V> {
     visitor: &'a mut V,
-    start: u32,
+    next: u32,
     stride: u32,
     peers: u32,
 }
 
-/// One step of `bpf_loop`: shows the peer at position `start + index · stride` to the visitor.
-unsafe extern "C" fn visit_one<V: Visit>(index: u32, state: *mut c_void) -> c_long {
+/// One step of `bpf_loop`: shows the peer at the next position to the visitor.
+unsafe extern "C" fn visit_one<V: Visit>(_index: u32, state: *mut c_void) -> c_long {
     // SAFETY: `visit` passes a `Round<V>` that lives until `bpf_loop` returns, and nobody else has it.
     let round = unsafe { &mut *state.cast::<Round<'_, V>>() };
-    let position = u64::from(round.start) + u64::from(round.stride) * u64::from(index);
-    let position = if round.peers == 0 { 0 } else { position % u64::from(round.peers) };
-    let Some(node) = ROSTER.get_ptr(position as u32) else {
+    let position = round.next;
+    // Start and stride are below the number of peers: a remainder without the division, which costs as much as the row.
+    let next = position.wrapping_add(round.stride);
+    round.next = if next >= round.peers { next.wrapping_sub(round.peers) } else { next };
+    let Some(node) = ROSTER.get_ptr(position) else {
         return 1;
     };
     let node = read_word(node) as u16;

@@ -7,7 +7,7 @@ use aya_ebpf::bindings::xdp_action::XDP_PASS;
 use aya_ebpf::helpers::{bpf_xdp_adjust_head, bpf_xdp_adjust_meta};
 use aya_ebpf::programs::XdpContext;
 use dataplane_common::load::Received;
-use dataplane_common::maps::{InterfaceRow, LoadRow, PEER_PRESENT, Params, socket_slot};
+use dataplane_common::maps::{LoadRow, PEER_PRESENT, Params, WorkerRow, socket_slot};
 use dataplane_common::meta::{METADATA_BYTES, Metadata, Origin};
 use dataplane_common::reason::Reason;
 use dataplane_common::wire::ip::ETHERNET_BYTES;
@@ -56,13 +56,21 @@ pub enum Refused {
 
 /// Charges the worker of the frame's queue and gives it the frame: the program must then return XDP_REDIRECT.
 #[inline(always)]
-pub fn queue(ctx: &XdpContext, interface: &InterfaceRow, charge: &Charge) -> Result<(), Refused> {
-    let queue = ctx.rx_queue_index();
-    let slot = socket_slot(interface.index, queue);
+pub fn queue(ctx: &XdpContext, interface: u32, charge: &Charge) -> Result<(), Refused> {
+    match WORKERS.get_ptr_mut(ctx.rx_queue_index()) {
+        Some(worker) => queue_at(ctx, interface, worker, charge),
+        None => Err(Refused::NoSocket),
+    }
+}
+
+/// As [`queue`], when the worker's row is at hand.
+#[inline(always)]
+pub fn queue_at(ctx: &XdpContext, interface: u32, worker: *mut WorkerRow, charge: &Charge) -> Result<(), Refused> {
+    let slot = socket_slot(interface, ctx.rx_queue_index());
     if XSKS.redirect(slot, u64::from(XDP_PASS)).is_err() {
         return Err(Refused::NoSocket);
     }
-    let (Some(socket), Some(worker)) = (QUEUES.get_ptr_mut(slot), WORKERS.get_ptr_mut(queue)) else {
+    let Some(socket) = QUEUES.get_ptr_mut(slot) else {
         return Err(Refused::NoSocket);
     };
     // A program before ours may have put metadata there; ours goes between it and the frame.
@@ -110,8 +118,9 @@ pub fn queue(ctx: &XdpContext, interface: &InterfaceRow, charge: &Charge) -> Res
 
 /// Puts the interconnect header in front of the frame, charges the peer's account and points the frame at the link: the
 /// program must then return XDP_REDIRECT. False, with the frame unchanged, when the peer cannot be reached from here.
+/// `worker` is the row of the worker that would have taken it.
 #[inline(always)]
-pub fn forward(ctx: &XdpContext, params: &Params, mut header: Header, bytes: usize) -> bool {
+pub fn forward(ctx: &XdpContext, params: &Params, worker: *const WorkerRow, mut header: Header, bytes: usize) -> bool {
     let node = u32::from(header.destination);
     let (Some(peer), Some(row)) = (PEERS.get(node), LOAD_TABLE.get_ptr_mut(node)) else {
         return unreachable();
@@ -144,7 +153,7 @@ pub fn forward(ctx: &XdpContext, params: &Params, mut header: Header, bytes: usi
     if header.flow != NO_FLOW {
         header.flow_sequence = number_in_flow(header.flow);
     }
-    header.load = carried(ctx.rx_queue_index(), row, header.arrival_ns);
+    header.load = carried(worker, row, header.arrival_ns);
     // SAFETY: the bytes lie between the frame's start and end, checked above; [u8; N] has alignment 1.
     unsafe { write(at as *mut [u8; ETHERNET_BYTES], ethernet) };
     // SAFETY: as above.
@@ -154,7 +163,7 @@ pub fn forward(ctx: &XdpContext, params: &Params, mut header: Header, bytes: usi
 
 /// The load of this node as a frame to the node of `row` carries it.
 #[inline(always)]
-fn carried(worker: u32, row: *const LoadRow, now_ns: u64) -> Carried {
+fn carried(worker: *const WorkerRow, row: *const LoadRow, now_ns: u64) -> Carried {
     let here = here(worker, now_ns);
     // SAFETY: `row` is a live map value; only an address is taken.
     let received = Received::from_word(read_word(unsafe { addr_of!((*row).received_ns) }));

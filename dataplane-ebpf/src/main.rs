@@ -19,14 +19,14 @@ mod maps;
 use access::{Table, params};
 use act::{Charge, Number, count};
 use aya_ebpf::bindings::xdp_action::{XDP_DROP, XDP_PASS, XDP_REDIRECT};
-use aya_ebpf::helpers::{bpf_get_prandom_u32, bpf_ktime_get_ns};
+use aya_ebpf::helpers::bpf_ktime_get_ns;
 use aya_ebpf::macros::xdp;
 use aya_ebpf::programs::XdpContext;
 use dataplane_common::classify::{Active, Class, classify, identify};
 use dataplane_common::estimate::{Cost, ept_ns};
 use dataplane_common::function::Units;
 use dataplane_common::hash::mix;
-use dataplane_common::maps::{FLOW_SLOTS, ORDER_AFFINE, ORDER_NONE, Params};
+use dataplane_common::maps::{FLOW_SLOTS, ORDER_AFFINE, ORDER_NONE, Params, WorkerRow};
 use dataplane_common::meta::Origin;
 use dataplane_common::order::Place;
 use dataplane_common::packet::Packet;
@@ -84,11 +84,17 @@ fn handle_active(ctx: &XdpContext, params: &Params, active: &Active) -> u32 {
     if active.trailing > 0 {
         count(Reason::NoteTrailing);
     }
+    let Some(worker) = maps::WORKERS.get_ptr_mut(queue) else {
+        return pass(Reason::PassNoSocket);
+    };
+    let Some(signals) = maps::SIGNALS.get_ptr(0) else {
+        return pass(Reason::PassNoSocket);
+    };
     let frame = XdpFrame::of(ctx);
     let bytes = frame.len() + OVERHEAD_BYTES;
     let identity = identify(&frame, active);
-    // SAFETY: both helpers take no pointers and are available to XDP programs.
-    let (now_ns, random) = unsafe { (bpf_ktime_get_ns(), bpf_get_prandom_u32()) };
+    // SAFETY: the helper takes no pointers and is available to XDP programs.
+    let now_ns = unsafe { bpf_ktime_get_ns() };
     let job = Job {
         now_ns,
         ept_ns,
@@ -98,19 +104,19 @@ fn handle_active(ctx: &XdpContext, params: &Params, active: &Active) -> u32 {
         class: identity.class,
         flow: identity.flow,
         key: identity.key,
-        random: if params.seed == 0 { random } else { mix(u64::from(params.seed ^ identity.flow)) as u32 },
+        random: random(params, identity.flow, now_ns),
     };
     access::count_demand(params, function);
     let decision = if row.order == ORDER_AFFINE {
         Decision::LOCAL
     } else {
-        decide(row.policy, &job, params, &Table { worker: queue, now_ns })
+        decide(row.policy, &job, params, &Table { worker, signals, now_ns })
     };
     #[cfg(feature = "log")]
     log_decision(ctx, active.anep.type_id, ept_ns, &decision);
     let flow = if row.order == ORDER_NONE { NO_FLOW } else { identity.flow as u16 & (FLOW_SLOTS as u16 - 1) };
     if let Verdict::Redirect(node) = decision.verdict
-        && forward(ctx, params, node, &job, (active.anep.type_id, interface.index as u16, flow))
+        && forward(ctx, params, worker, (node, &job), (active.anep.type_id, interface as u16, flow))
     {
         return XDP_REDIRECT;
     }
@@ -123,7 +129,7 @@ fn handle_active(ctx: &XdpContext, params: &Params, active: &Active) -> u32 {
         flow,
         number: Number::Next,
     };
-    match act::queue(ctx, &interface, &charge) {
+    match act::queue_at(ctx, interface, worker, &charge) {
         Ok(()) => {
             count(Reason::LocalQueued);
             XDP_REDIRECT
@@ -133,9 +139,22 @@ fn handle_active(ctx: &XdpContext, params: &Params, active: &Active) -> u32 {
     }
 }
 
+/// The packet's random number: with a seed always the same for a flow, else of the clock, whose low bits nobody outside
+/// controls; the kernel's generator takes several times as long.
+#[inline(always)]
+fn random(params: &Params, flow: u32, now_ns: u64) -> u32 {
+    mix(if params.seed == 0 { now_ns } else { u64::from(params.seed ^ flow) }) as u32
+}
+
 /// Sends the packet of `job` to `node`; false, with the frame unchanged, when that cannot be done.
 #[inline(always)]
-fn forward(ctx: &XdpContext, params: &Params, node: u16, job: &Job, (type_id, port, flow): (u16, u16, u16)) -> bool {
+fn forward(
+    ctx: &XdpContext,
+    params: &Params,
+    worker: *const WorkerRow,
+    (node, job): (u16, &Job),
+    (type_id, port, flow): (u16, u16, u16),
+) -> bool {
     let header = Header {
         kind: Kind::Forward,
         hops: 1,
@@ -154,7 +173,7 @@ fn forward(ctx: &XdpContext, params: &Params, node: u16, job: &Job, (type_id, po
         load: Carried::default(),
         spent_ns: 0,
     };
-    let sent = act::forward(ctx, params, header, job.bytes);
+    let sent = act::forward(ctx, params, worker, header, job.bytes);
     if sent {
         count(Reason::Redirected);
     }
@@ -231,7 +250,7 @@ fn handle_forward(ctx: &XdpContext, params: &Params, header: &Header) -> u32 {
         flow: NO_FLOW,
         number: Number::Given(0),
     };
-    match act::queue(ctx, &interface, &charge) {
+    match act::queue(ctx, interface, &charge) {
         Ok(()) => {
             count(Reason::ForwardQueued);
             XDP_REDIRECT
@@ -295,7 +314,7 @@ fn hold_result(ctx: &XdpContext, params: &Params, header: &Header) -> u32 {
         flow: header.flow,
         number: Number::Given(header.flow_sequence),
     };
-    match act::queue(ctx, &interface, &charge) {
+    match act::queue(ctx, interface, &charge) {
         Ok(()) => {
             count(Reason::ResultQueued);
             XDP_REDIRECT
@@ -330,7 +349,7 @@ fn handle_pull(ctx: &XdpContext, params: &Params, header: &Header) -> u32 {
         flow: NO_FLOW,
         number: Number::Given(0),
     };
-    match act::queue(ctx, &interface, &charge) {
+    match act::queue(ctx, interface, &charge) {
         Ok(()) => {
             count(Reason::PullQueued);
             XDP_REDIRECT
@@ -370,7 +389,7 @@ pub fn dp_sink(ctx: XdpContext) -> u32 {
         flow: NO_FLOW,
         number: Number::Given(0),
     };
-    match act::queue(&ctx, &interface, &charge) {
+    match act::queue(&ctx, interface, &charge) {
         Ok(()) => XDP_REDIRECT,
         Err(_) => XDP_PASS,
     }

@@ -5,8 +5,9 @@ use aya_ebpf::btf_maps::{Array, DevMap, HashMap, PerCpuArray, XskMap};
 use aya_ebpf::macros::btf_map;
 use aya_ebpf::programs::XdpContext;
 use dataplane_common::maps::{
-    DEFAULT_NODES, FLOW_SLOTS, FlowRow, FunctionRow, InterfaceRow, LoadRow, MAX_FUNCTIONS, MAX_INTERFACES, MAX_WORKERS,
-    MetaRow, PEER_PRESENT, PeerRow, QueueRow, SignalsRow, SlotRow, WorkerRow,
+    DEFAULT_NODES, FLOW_SLOTS, FlowRow, FunctionRow, IFINDEX_SLOTS, InterfaceRow, LoadRow, MAX_FUNCTIONS,
+    MAX_INTERFACES, MAX_WORKERS, MetaRow, PEER_PRESENT, PeerRow, QueueRow, SignalsRow, SlotRow, TYPE_IDS, WorkerRow,
+    ifindex_slot,
 };
 use dataplane_common::plan;
 use dataplane_common::reason::{REASON_STRIDE, REASONS};
@@ -42,7 +43,9 @@ pub static TURNS: PerCpuArray<u64, 1> = PerCpuArray::new();
 #[btf_map]
 pub static PEERS: Array<PeerRow, DEFAULT_NODES> = Array::new();
 #[btf_map]
-pub static TYPES: HashMap<u32, u32, MAX_FUNCTIONS> = HashMap::new();
+pub static TYPES: Array<u32, TYPE_IDS> = Array::new();
+#[btf_map]
+pub static IFINDEXES: Array<u64, IFINDEX_SLOTS> = Array::new();
 #[btf_map]
 pub static INTERFACES: HashMap<u32, InterfaceRow, MAX_INTERFACES> = HashMap::new();
 #[btf_map]
@@ -81,15 +84,21 @@ pub struct Found {
 /// Index of the function that `type_id` names.
 #[inline(always)]
 pub fn function_of(type_id: u16) -> Option<u32> {
-    // SAFETY: entries are written before the program is attached and never removed while it runs.
-    unsafe { TYPES.get(u32::from(type_id)) }.copied()
+    // Entries are written before the program is attached, and hold the index plus one.
+    TYPES.get(u32::from(type_id))?.checked_sub(1)
 }
 
-/// What the interface the frame arrived on is to this node.
+/// Index in this node of the interface the frame arrived on.
 #[inline(always)]
-pub fn interface(ctx: &XdpContext) -> Option<InterfaceRow> {
+pub fn interface(ctx: &XdpContext) -> Option<u32> {
+    let ifindex = ctx.ingress_ifindex() as u32;
+    // The table of all is a hash table, which costs several times as much as an array.
+    let near = IFINDEXES.get(ifindex_slot(ifindex)).copied().unwrap_or_default();
+    if near as u32 == ifindex {
+        return Some((near >> 32) as u32);
+    }
     // SAFETY: entries are written before the program is attached and never removed while it runs.
-    unsafe { INTERFACES.get(ctx.ingress_ifindex() as u32) }.copied()
+    unsafe { INTERFACES.get(ifindex) }.map(|row| row.index)
 }
 
 /// True when `node` is a peer of this node.

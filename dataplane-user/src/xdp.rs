@@ -13,14 +13,16 @@ use aya::programs::links::{FdLink, LinkError};
 use aya::programs::{ProgramError, Xdp, XdpError, XdpMode};
 use aya::{Ebpf, EbpfError, EbpfLoader};
 use dataplane_common::maps::{
-    self as names, FLOW_SLOTS, FLOWS, FUNCTIONS, FlowRow, FunctionRow, INTERFACES, InterfaceRow, LINKS, LOAD_TABLE,
-    LoadRow, MAX_WORKERS, META, MetaRow, PARAMS, PEERS, PORTS, Params, PeerRow, QUEUES, QueueRow, ROSTER, SIGNALS,
-    SLOTS, SignalsRow, SlotRow, TYPES, WORKER_COUNT, WORKERS, WorkerRow, XDP_COUNT, XSKS, function_slot,
+    self as names, FLOW_SLOTS, FLOWS, FUNCTIONS, FlowRow, FunctionRow, IFINDEXES, INTERFACES, InterfaceRow, LINKS,
+    LOAD_TABLE, LoadRow, MAX_WORKERS, META, MetaRow, PARAMS, PEERS, PORTS, Params, PeerRow, QUEUES, QueueRow, ROSTER,
+    SIGNALS, SLOTS, SignalsRow, SlotRow, TYPES, WORKER_COUNT, WORKERS, WorkerRow, XDP_COUNT, XSKS, function_slot,
+    ifindex_slot,
 };
 use dataplane_common::plan;
 use dataplane_common::reason::{REASON_STRIDE, Reason};
 
 use crate::kernel_log::KernelLog;
+use crate::maps::tables::pair;
 use crate::maps::{MapValue, MappedArray, PinDir, Tables, Value};
 
 /// How XDP is attached to an interface.
@@ -219,6 +221,8 @@ impl Object {
         let mut interfaces: BpfHashMap<&mut MapData, u32, Value<InterfaceRow>> =
             typed(INTERFACES, self.map_mut(INTERFACES)?)?;
         interfaces.insert(ifindex, Value(row), 0).map_err(|error| Error::Map(INTERFACES, error))?;
+        let mut near: Array<&mut MapData, u64> = typed(IFINDEXES, self.map_mut(IFINDEXES)?)?;
+        near.set(ifindex_slot(ifindex), pair(ifindex, row.index), 0).map_err(|error| Error::Map(IFINDEXES, error))?;
         if row.kind == names::INTERFACE_PORT {
             let mut ports: DevMap<&mut MapData> = typed(PORTS, self.map_mut(PORTS)?)?;
             ports.set(row.index, ifindex, None, 0).map_err(device_map(PORTS))?;
@@ -247,8 +251,8 @@ impl Object {
         for worker in 0..workers {
             rows.set(function_slot(index, worker), Value(row), 0).map_err(|error| Error::Map(FUNCTIONS, error))?;
         }
-        let mut types: BpfHashMap<&mut MapData, u32, u32> = typed(TYPES, self.map_mut(TYPES)?)?;
-        types.insert(row.type_id, index, 0).map_err(|error| Error::Map(TYPES, error))
+        let mut types: Array<&mut MapData, u32> = typed(TYPES, self.map_mut(TYPES)?)?;
+        types.set(row.type_id, index + 1, 0).map_err(|error| Error::Map(TYPES, error))
     }
 
     /// Gives the packets of socket slot `slot` to the AF_XDP socket `fd`.

@@ -141,18 +141,20 @@ pub fn has_group_source<P: Packet + ?Sized>(frame: &P, l3: usize, v6: bool) -> b
 /// True when the IPv4 header at `l3` sums to zero (RFC 791), options included. `l4` is the end of the header.
 #[inline(always)]
 pub fn ipv4_checksum_ok<P: Packet + ?Sized>(frame: &P, l3: usize, l4: usize) -> bool {
-    let mut sum: u32 = 0;
+    // The sum is zero or not whatever the order of the bytes, and words of any length do (RFC 1071 section 2).
+    let mut sum: u64 = 0;
     let mut at = l3;
     // At most 15 words of 4 bytes: IHL has four bits.
     for _ in 0..15 {
         if at >= l4 {
             break;
         }
-        let Some([a, b, c, d]) = frame.read(at) else {
+        let Some(word) = frame.read::<4>(at) else {
             return false;
         };
-        sum += u32::from(u16::from_be_bytes([a, b])) + u32::from(u16::from_be_bytes([c, d]));
+        sum += u64::from(u32::from_ne_bytes(word));
         at += 4;
     }
-    fold_checksum(sum) == 0
+    let halves = (sum & 0xffff) + ((sum >> 16) & 0xffff) + (sum >> 32);
+    fold_checksum(halves as u32) == 0
 }
