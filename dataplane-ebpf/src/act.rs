@@ -11,10 +11,11 @@ use dataplane_common::maps::{LoadRow, PEER_PRESENT, Params, WorkerRow, socket_sl
 use dataplane_common::meta::{METADATA_BYTES, Metadata, Origin};
 use dataplane_common::reason::Reason;
 use dataplane_common::wire::ip::ETHERNET_BYTES;
-use dataplane_common::wire::link::{Carried, HEADER_BYTES, Header, NO_FLOW, OVERHEAD_BYTES, emit_ethernet};
+use dataplane_common::wire::link::{Carried, Header, NO_FLOW, OVERHEAD_BYTES, emit_ethernet};
 
 use crate::access::{add, add_and_get, here, number_in_flow, press, read_word};
 use crate::maps::{LINKS, LOAD_TABLE, PEERS, PORTS, QUEUES, WORKERS, XDP_COUNT, XSKS};
+use crate::wide;
 
 /// Counts a frame.
 #[inline(always)]
@@ -111,8 +112,8 @@ pub fn queue_at(ctx: &XdpContext, interface: u32, worker: *mut WorkerRow, charge
     };
     add(fields.2, ns);
     add(fields.3, 1);
-    // SAFETY: the bytes lie between metadata start and end, checked above; [u8; N] has alignment 1.
-    unsafe { write(at as *mut [u8; METADATA_BYTES], record.emit()) };
+    // SAFETY: the bytes lie between metadata start and end, checked above.
+    unsafe { wide::store(at, &record.emit()) };
     Ok(())
 }
 
@@ -157,7 +158,7 @@ pub fn forward(ctx: &XdpContext, params: &Params, worker: *const WorkerRow, mut 
     // SAFETY: the bytes lie between the frame's start and end, checked above; [u8; N] has alignment 1.
     unsafe { write(at as *mut [u8; ETHERNET_BYTES], ethernet) };
     // SAFETY: as above.
-    unsafe { write((at + ETHERNET_BYTES) as *mut [u8; HEADER_BYTES], header.emit()) };
+    unsafe { wide::store(at + ETHERNET_BYTES, &header.emit()) };
     true
 }
 

@@ -8,6 +8,7 @@ use dataplane_common::packet::{MAX_OFFSET, Packet};
 use dataplane_common::wire::anep::Anep;
 
 use crate::maps::Found;
+use crate::wide;
 
 /// The frame of an XDP context.
 pub struct XdpFrame {
@@ -59,8 +60,8 @@ impl Packet for XdpFrame {
         if at + N > self.end {
             return None;
         }
-        // SAFETY: the N bytes at `at` lie between the frame's start and end, checked above; [u8; N] has alignment 1.
-        Some(unsafe { *(at as *const [u8; N]) })
+        // SAFETY: the N bytes at `at` lie between the frame's start and end, checked above.
+        Some(unsafe { wide::load(at) })
     }
 }
 

@@ -8,13 +8,14 @@
 //! | `dp_pass` | the far end of a veth | nothing; a veth takes redirected frames only when its peer runs XDP |
 #![no_std]
 #![no_main]
-#![feature(core_intrinsics)]
+#![feature(core_intrinsics, asm_experimental_arch)]
 #![expect(internal_features, reason = "atomic_xadd is the only atomic that reaches BPF v3 (docs/architecture.md)")]
 
 mod access;
 mod act;
 mod frame;
 mod maps;
+mod wide;
 
 use access::{Table, params};
 use act::{Charge, Number, count};
