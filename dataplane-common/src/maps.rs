@@ -218,8 +218,8 @@ pub struct WorkerRow {
     pub serving_since_ns: u64,
     /// Charge of the packet in service, ns.
     pub serving_charge_ns: u64,
-    /// Time spent in functions, ns.
-    pub busy_ns: u64,
+    /// Which part of what waits lies behind a packet ([`crate::bands::Behind`]). Written by the worker.
+    pub behind: u64,
     /// Discharged without a packet: charged by XDP, lost in front of the socket's receive ring, ns.
     pub lost_ns: u64,
     /// Packets of which that is the charge.
@@ -228,8 +228,8 @@ pub struct WorkerRow {
     pub cpu: u32,
     /// Thread id of the worker.
     pub tid: u32,
-    /// Which part of what waits lies behind a packet ([`crate::bands::Behind`]). Written by the worker.
-    pub behind: u64,
+    /// Time spent in functions, ns.
+    pub busy_ns: u64,
     /// Frames of packet memory that hold a packet. Written by the worker; one word with `frames`.
     pub frames_in_use: u32,
     /// Frames of packet memory.
@@ -258,6 +258,8 @@ pub struct QueueRow {
     pub worker: u32,
     /// [`QUEUE_BOUND`] and others.
     pub flags: u32,
+    /// Reserved, zero.
+    pub reserved1: [u64; 4],
     /// Packets of this socket the worker has taken (written by the worker).
     pub taken_packets: u64,
     /// Frames the kernel dropped because the fill ring was empty or memory short (`XDP_STATISTICS`).
@@ -266,6 +268,8 @@ pub struct QueueRow {
     pub rx_ring_full: u64,
     /// Descriptors of ours that the kernel refused.
     pub invalid_descs: u64,
+    /// Reserved, zero.
+    pub reserved2: [u64; 4],
 }
 
 /// [`QueueRow::flags`]: a socket is bound.
@@ -496,7 +500,7 @@ impl Params {
 
 const _: () = assert!(size_of::<LoadRow>() == 192);
 const _: () = assert!(size_of::<WorkerRow>() == 192);
-const _: () = assert!(size_of::<QueueRow>() == 64);
+const _: () = assert!(size_of::<QueueRow>() == 128);
 const _: () = assert!(size_of::<FunctionRow>() == 128);
 const _: () = assert!(size_of::<PeerRow>() == 16);
 const _: () = assert!(size_of::<InterfaceRow>() == 8);
@@ -528,6 +532,8 @@ mod tests {
         assert_eq!(offset_of!(LoadRow, pressure_ns), 64, "what every decision reads lies on one cache line");
         assert_eq!(offset_of!(LoadRow, received_ns), 128);
         assert_eq!(offset_of!(WorkerRow, discharged_ns), 64, "XDP and worker write different cache lines");
+        assert_eq!(offset_of!(WorkerRow, busy_ns), 128, "what decisions read of the worker's lies on one cache line");
+        assert_eq!(offset_of!(QueueRow, taken_packets), 64, "XDP and worker write different cache lines");
         assert_eq!(offset_of!(FunctionRow, samples), 64);
     }
 }

@@ -22,6 +22,16 @@ pub(super) struct Due {
     packets: u32,
 }
 
+/// Work that is done and that deciders have not been shown.
+///
+/// They read its cache line on another core with every packet: a worker that wrote there with every packet would have both
+/// wait for it each time. So short packets are shown together, never more than [`SHOW_PROGRESS_NS`] of them late.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Done {
+    ns: u64,
+    packets: u64,
+}
+
 impl<P: Port> Worker<P> {
     /// Settles the socket's account with this packet: discharges what was charged for frames that were lost before it,
     /// and returns what is to be discharged when it is done.
@@ -64,13 +74,26 @@ impl<P: Port> Worker<P> {
         }
     }
 
-    pub(super) fn end_service(&self, due: Due) {
+    pub(super) fn end_service(&mut self, due: Due) {
         let row = self.tables.workers.row(self.settings.worker);
         if row.word(offset_of!(WorkerRow, serving_since_ns)).load(Relaxed) != 0 {
             set(row, offset_of!(WorkerRow, serving_since_ns), 0);
         }
-        add_own(row.word(offset_of!(WorkerRow, discharged_ns)), u64::from(due.ns));
-        add_own(row.word(offset_of!(WorkerRow, discharged_packets)), u64::from(due.packets));
+        self.done.ns += u64::from(due.ns);
+        self.done.packets += u64::from(due.packets);
+        if self.done.ns >= u64::from(SHOW_PROGRESS_NS) {
+            self.show_done();
+        }
+    }
+
+    /// Discharges what is done.
+    pub(super) fn show_done(&mut self) {
+        let done = std::mem::take(&mut self.done);
+        if done.packets > 0 || done.ns > 0 {
+            let row = self.tables.workers.row(self.settings.worker);
+            add_own(row.word(offset_of!(WorkerRow, discharged_ns)), done.ns);
+            add_own(row.word(offset_of!(WorkerRow, discharged_packets)), done.packets);
+        }
     }
 
     /// Shows which part of the backlog lies behind a packet of each band, while a packet charged `serving_ns` is in service

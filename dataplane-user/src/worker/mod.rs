@@ -37,7 +37,7 @@ use crate::queue::Queue;
 use crate::resequence::Resequencer;
 use crate::samples::{Exchange, Samples};
 use crate::xsk::{Batch, Frame, Umem};
-use account::Due;
+use account::{Done, Due};
 use ending::Ending;
 use pull::Pulling;
 pub use pull::{Pull, Way};
@@ -133,6 +133,8 @@ pub struct Worker<P> {
     pulling: Option<Pulling>,
     clock: quanta::Clock,
     results: u32,
+    /// What is to be discharged.
+    done: Done,
     stop: Arc<AtomicBool>,
     last_housekeeping: quanta::Instant,
 }
@@ -176,6 +178,7 @@ impl<P: Port> Worker<P> {
             pulling,
             clock,
             results: 0,
+            done: Done::default(),
             stop: Arc::default(),
             last_housekeeping,
         }
@@ -411,8 +414,10 @@ impl<P: Port> Worker<P> {
         }
     }
 
-    /// As [`Worker::flush`], for every socket; then others may send what follows in the order of flows.
+    /// As [`Worker::flush`], for every socket; then others may send what follows in the order of flows. What is done is
+    /// discharged first.
     fn flush_all(&mut self) {
+        self.show_done();
         for index in 0..self.sockets.len() {
             self.flush(index);
         }
