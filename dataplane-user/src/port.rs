@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use crate::xsk::{Batch, Counters, RingLevels, Umem, Xsk};
+use crate::xsk::{Batch, Umem, Xsk};
 
 /// What the kernel says it dropped or refused on a socket (`XDP_STATISTICS`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,8 +55,7 @@ impl Port for Xsk {
     }
 
     fn recycle(&mut self, umem: &mut Umem) {
-        self.complete(umem);
-        self.refill(umem);
+        Xsk::recycle(self, umem);
         let _ = self.kick_rx();
     }
 
@@ -71,17 +70,10 @@ impl Port for Xsk {
     }
 
     fn vacant(&self) -> u32 {
-        vacant(self.counters(), self.levels())
+        Xsk::vacant(self)
     }
 
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.as_fd())
     }
-}
-
-/// [`Port::vacant`] of a socket: given to the fill ring and neither taken from the receive ring nor waiting there.
-pub(crate) fn vacant(counters: &Counters, levels: RingLevels) -> u32 {
-    let taken = counters.received + counters.bad_rx_descriptors;
-    let vacant = counters.refilled.saturating_sub(taken).saturating_sub(levels.rx.into());
-    u32::try_from(vacant).unwrap_or(u32::MAX)
 }

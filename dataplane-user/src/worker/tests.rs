@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 use super::*;
 use crate::maps::tables::tests::tables;
 use crate::maps::tables::{pair, set};
-use crate::port::{Losses, vacant};
+use crate::port::Losses;
 use crate::process::tests::frames::{self, Carrier, Interconnect, Packet, with};
 use crate::samples::FunctionSamples;
 use crate::xsk::fake::{self, FakeConfig, Kernel};
@@ -80,8 +80,7 @@ impl Port for FakePort {
 
     fn recycle(&mut self, umem: &mut Umem) {
         self.shared.recycles.fetch_add(1, Relaxed);
-        self.rings.complete(umem);
-        self.rings.refill(umem);
+        self.rings.recycle(umem);
     }
 
     fn losses(&self) -> Losses {
@@ -93,7 +92,7 @@ impl Port for FakePort {
     }
 
     fn vacant(&self) -> u32 {
-        vacant(self.rings.counters(), self.rings.levels())
+        self.rings.vacant()
     }
 
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {

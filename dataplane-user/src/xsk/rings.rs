@@ -71,6 +71,8 @@ pub struct Rings {
     slot: Slot,
     /// What happened.
     pub(super) counters: Counters,
+    /// Frames taken from the rx ring, and free frames, after the last refill.
+    refilled_at: (u64, u32),
     /// The socket. Behind the rings: their mappings keep the socket open in the kernel, so they must go first.
     endpoint: Arc<Endpoint>,
     /// The packet memory must not be unmapped before the socket is closed.
@@ -96,6 +98,7 @@ impl Rings {
             umem: umem.id(),
             slot,
             counters: Counters::default(),
+            refilled_at: (0, 0),
             endpoint,
             _memory: Arc::clone(umem.memory()),
         }
@@ -183,7 +186,32 @@ impl Rings {
         entries.fill_with(|| umem.lend_inbound(self.slot));
         let filled = entries.submit();
         self.counters.refilled += u64::from(filled);
+        self.refilled_at = (self.taken(), umem.available());
         filled as usize
+    }
+
+    /// Takes back sent frames and refills, as far as there can be anything to do: the kernel's cursors lie on cache lines that
+    /// another core writes with every packet, and each look at them takes the line away from it.
+    #[inline]
+    pub fn recycle(&mut self, umem: &mut Umem) {
+        if self.counters.completed + self.counters.bad_completions < self.counters.transmitted {
+            self.complete(umem);
+        }
+        if self.refilled_at != (self.taken(), umem.available()) {
+            self.refill(umem);
+        }
+    }
+
+    /// Descriptors taken from the rx ring.
+    fn taken(&self) -> u64 {
+        self.counters.received + self.counters.bad_rx_descriptors
+    }
+
+    /// Frames that the kernel has to receive into and that hold no packet yet: given to the fill ring, and neither taken from
+    /// the rx ring nor waiting there.
+    pub fn vacant(&self) -> u32 {
+        let vacant = self.counters.refilled.saturating_sub(self.taken()).saturating_sub(self.rx.level().into());
+        u32::try_from(vacant).unwrap_or(u32::MAX)
     }
 
     /// What waits in each ring now.

@@ -229,6 +229,17 @@ impl Xsk {
         self.rings.refill(umem)
     }
 
+    /// See [`Rings::recycle`].
+    #[inline]
+    pub fn recycle(&mut self, umem: &mut Umem) {
+        self.rings.recycle(umem);
+    }
+
+    /// See [`Rings::vacant`].
+    pub fn vacant(&self) -> u32 {
+        self.rings.vacant()
+    }
+
     /// Has the kernel send what is in the tx ring, if it wants to be told.
     ///
     /// In copy mode the packets are sent during the call, at most [`tx_budget`](Self::tx_budget) per `sendto`; it is
