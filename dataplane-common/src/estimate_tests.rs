@@ -140,3 +140,16 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    #[test]
+    fn moments_fade_alike_in_64_and_in_128_bits(
+        moment in -(1i128 << 56)..1 << 56,
+        a in -(1i64 << 28)..1 << 28,
+        b in -(1i64 << 28)..1 << 28,
+        k in 1i64..=i64::from(MEMORY),
+    ) {
+        let (wide_a, wide_b, wide_k) = (i128::from(a), i128::from(b), i128::from(k));
+        prop_assert_eq!(fade(moment, a, b, k), (moment + wide_a * wide_b / wide_k) * (wide_k - 1) / wide_k);
+    }
+}
