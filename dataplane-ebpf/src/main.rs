@@ -92,14 +92,13 @@ fn handle_active(ctx: &XdpContext, params: &Params, active: &Active) -> u32 {
         return pass(Reason::PassNoSocket);
     };
     let frame = XdpFrame::of(ctx);
-    let bytes = frame.len() + OVERHEAD_BYTES;
     let identity = identify(&frame, active);
     // SAFETY: the helper takes no pointers and is available to XDP programs.
     let now_ns = unsafe { bpf_ktime_get_ns() };
     let job = Job {
         now_ns,
         ept_ns,
-        bytes,
+        bytes: frame.len() + OVERHEAD_BYTES,
         function: function as u16,
         home: row.home,
         class: identity.class,
