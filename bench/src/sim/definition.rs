@@ -64,6 +64,7 @@ const fn egress_name(egress: Egress) -> &'static str {
     match egress {
         Egress::Direct => "direct",
         Egress::Ingress => "ingress",
+        Egress::Ordered => "ordered",
     }
 }
 
@@ -111,6 +112,7 @@ impl Scenario {
             "loss": self.loss,
             "message_ns": self.message_ns,
             "egress": egress_name(self.egress),
+            "sleep": { "after_ns": self.sleep.after_ns, "wake_ns": self.sleep.wake_ns },
             "reports": {
                 "mode": reports.mode.to_string(),
                 "interval_ns": reports.interval_ns,
@@ -135,7 +137,7 @@ impl Scenario {
 
     /// The options of `dataplane-sim run` and `compare` that describe the scenario; those with their default are left out.
     ///
-    /// What has no option (message costs, the control interval, the margin) has its default there, and a recording does not
+    /// What has no option (message costs, the control interval, the margin, sleep) has its default there, and a recording does not
     /// know the file that it was read from.
     pub fn options(&self) -> Vec<String> {
         let default = Self::default();

@@ -83,7 +83,7 @@ impl<'a> Engine<'a> {
             now_ns: 0,
             pulls: has_peers && pulls,
             digest: Digest::default(),
-            flows: Flows::new(scenario.all_flows()),
+            flows: Flows::new(scenario.all_flows(), scenario.egress == Egress::Ordered),
             times: Times::default(),
             present: 0,
             probes: if has_peers && needs.has(Needs::PROBES) { deciding.tuning.probes } else { 0 },
@@ -427,7 +427,7 @@ impl<'a> Engine<'a> {
     /// A result does not reach the node of arrival of its packet.
     fn end_result(&mut self, packet: &Packet, computed_by: u16, cause: Loss) {
         self.close(packet, computed_by);
-        if self.scenario.egress == Egress::Ingress {
+        if self.scenario.egress.is_home() {
             self.lose(packet, cause);
         }
     }
@@ -443,7 +443,7 @@ impl<'a> Engine<'a> {
         let node = &mut self.nodes[usize::from(frame.destination)];
         let learning = node.learning;
         node.peers.get_mut(frame.source).take_result(self.now_ns, &frame, &learning);
-        if self.scenario.egress == Egress::Ingress {
+        if self.scenario.egress.is_home() {
             self.out(&frame.packet);
         }
     }
@@ -552,7 +552,7 @@ impl<'a> Engine<'a> {
         self.outcome.ordered_mean_ns = self.flows.ordered_ns as f64 / out;
         self.outcome.reordered = self.flows.reordered as f64 / out;
         self.outcome.span_ns = self.now_ns;
-        self.outcome.latency = self.times.finish();
+        self.outcome.latency = self.flows.ordered.take().unwrap_or(self.times).finish();
         self.outcome
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
 use super::hashing::MixHasher;
+use super::statistics::Times;
 
 /// One flow.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,12 +33,16 @@ pub struct Flows {
     pub reordered: u64,
     /// Latencies of measured packets until they could be released in order, sum in ns.
     pub ordered_ns: u128,
+    /// These latencies, where more than their sum is wanted.
+    pub ordered: Option<Times>,
 }
 
 impl Flows {
-    /// So many flows.
-    pub fn new(flows: usize) -> Self {
-        Self { flows: vec![Flow::default(); flows], held: HashMap::default(), out: 0, reordered: 0, ordered_ns: 0 }
+    /// So many flows, and whether each latency in order is to be kept.
+    pub fn new(flows: usize, keeps_ordered: bool) -> Self {
+        let flows = vec![Flow::default(); flows];
+        let ordered = keeps_ordered.then(Times::default);
+        Self { flows, held: HashMap::default(), out: 0, reordered: 0, ordered_ns: 0, ordered }
     }
 
     /// Numbers the next packet of a flow.
@@ -76,6 +81,9 @@ impl Flows {
         while let Some(packet) = next {
             if let Some((arrived_ns, true)) = packet {
                 self.ordered_ns += u128::from(now_ns - arrived_ns);
+                if let Some(ordered) = &mut self.ordered {
+                    ordered.record(now_ns - arrived_ns);
+                }
             }
             state.released = state.released.wrapping_add(1);
             next = if state.held > 0 { self.held.remove(&key(state.released)) } else { None };
@@ -95,7 +103,7 @@ mod tests {
 
     #[test]
     fn packets_behind_a_later_one_are_reordered_and_order_is_restored() {
-        let mut flows = Flows::new(2);
+        let mut flows = Flows::new(2, true);
         assert_eq!([flows.number(1), flows.number(1), flows.number(1), flows.number(0)], [0, 1, 2, 0]);
         flows.out(10, (1, 1), 5, true);
         flows.out(20, (1, 2), 6, true);
@@ -105,11 +113,12 @@ mod tests {
         assert_eq!(flows.ordered_ns, 26 + 25 + 24, "all leave at 30");
         flows.out(40, (0, 0), 39, false);
         assert_eq!((flows.out, flows.ordered_ns), (3, 75));
+        assert_eq!(flows.ordered.map(|ordered| ordered.finish().max_ns), Some(26));
     }
 
     #[test]
     fn nobody_waits_for_a_lost_packet() {
-        let mut flows = Flows::new(1);
+        let mut flows = Flows::new(1, false);
         for _ in 0..4 {
             flows.number(0);
         }

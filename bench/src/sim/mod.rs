@@ -58,7 +58,7 @@ use dataplane_common::tuning::Tuning;
 
 pub use self::ingress::Ingress;
 pub use self::recording::Recording;
-pub use self::scenario::{Egress, Estimates, Failure, Playback, Pull, ReportMode, Reports, Scenario};
+pub use self::scenario::{Egress, Estimates, Failure, Playback, Pull, ReportMode, Reports, Scenario, Sleep};
 pub use self::statistics::{Estimate, Latency, Loss, Outcome, Prediction, Traffic};
 pub use self::workload::Workload;
 

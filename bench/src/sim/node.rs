@@ -136,7 +136,7 @@ impl Node {
             life: 0,
             is_alive: true,
             speed_milli,
-            workers: (0..scenario.workers).map(|_| Worker::new(queue())).collect(),
+            workers: (0..scenario.workers).map(|_| Worker::new(queue(), scenario.sleep)).collect(),
             peers: Peers::new(scenario.nodes),
             booted_ns: 0,
             params,

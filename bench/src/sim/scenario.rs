@@ -76,6 +76,24 @@ pub enum Egress {
     Direct,
     /// At the node of its arrival, after the way back.
     Ingress,
+    /// As [`Egress::Ingress`], and in the order of its flow: latency ends when the result may leave.
+    Ordered,
+}
+
+impl Egress {
+    /// Whether results go back to the node of arrival before they leave.
+    pub const fn is_home(self) -> bool {
+        !matches!(self, Self::Direct)
+    }
+}
+
+/// Sleep of idle workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sleep {
+    /// How long an idle worker looks for packets before it sleeps, ns.
+    pub after_ns: u32,
+    /// Time from the arrival of a packet at a sleeping worker to the beginning of its service, ns; 0 = workers never sleep.
+    pub wake_ns: u32,
 }
 
 /// Whether idle workers ask other nodes for work.
@@ -158,6 +176,8 @@ pub struct Scenario {
     pub message_ns: u32,
     /// Where results leave.
     pub egress: Egress,
+    /// Sleep of idle workers.
+    pub sleep: Sleep,
     /// Reports.
     pub reports: Reports,
     /// Whether idle workers ask other nodes for work.
@@ -197,6 +217,7 @@ impl Default for Scenario {
             loss: 0.0,
             message_ns: 100,
             egress: Egress::Direct,
+            sleep: Sleep::default(),
             reports: Reports::default(),
             pull: Pull::ByPolicy,
             control_ns: 1_000_000,

@@ -69,7 +69,7 @@ fn no_packet_is_lost_unseen_and_littles_law_holds() {
         Failure { node: 2, at_ns: 5_000_000, until_ns: Some(9_000_000) },
         Failure { node: 3, at_ns: 6_000_000, until_ns: None },
     ];
-    for egress in [Egress::Direct, Egress::Ingress] {
+    for egress in [Egress::Direct, Egress::Ingress, Egress::Ordered] {
         for (failures, loss) in [(Vec::new(), 0.0), (Vec::new(), 0.02), (failures.clone(), 0.0)] {
             let loses = loss > 0.0 || !failures.is_empty();
             let scenario = Scenario { load: 0.6, egress, failures, loss, workers: 2, ..small() };

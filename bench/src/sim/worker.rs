@@ -6,6 +6,7 @@
 use dataplane_common::load::{Here, WorkerLoad};
 
 use super::queue::{Queue, Waiting};
+use super::scenario::Sleep;
 
 /// What a worker without work does about it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,12 +34,17 @@ pub struct Worker {
     interrupts_until_ns: u64,
     /// CPU time given out, to be used up in the future included, ns.
     committed_ns: u64,
+    sleep: Sleep,
+    /// Since when nothing has been in service, ns.
+    idle_since_ns: u64,
+    /// When it was or will be awake to serve the packet in service, ns; 0 = it did not sleep.
+    awake_ns: u64,
 }
 
 impl Worker {
     /// An idle worker.
-    pub fn new(queue: Queue) -> Self {
-        Self { queue, ..Self::default() }
+    pub fn new(queue: Queue, sleep: Sleep) -> Self {
+        Self { queue, sleep, ..Self::default() }
     }
 
     /// An interrupt takes `ns` of CPU time. Returns when it is done.
@@ -83,7 +89,9 @@ impl Worker {
 
     /// Serves the packet that [`Worker::take_next`] started for `service_ns`. Returns when it will be finished.
     pub fn serve(&mut self, now_ns: u64, service_ns: u32) -> u64 {
-        let start_ns = self.interrupts_until_ns.max(now_ns);
+        let is_asleep = now_ns.saturating_sub(self.idle_since_ns) > u64::from(self.sleep.after_ns);
+        self.awake_ns = if is_asleep { now_ns + u64::from(self.sleep.wake_ns) } else { 0 };
+        let start_ns = self.interrupts_until_ns.max(now_ns).max(self.awake_ns);
         self.finish_ns = start_ns + u64::from(service_ns);
         self.committed_ns += u64::from(service_ns);
         self.load.serving_since_ns = start_ns;
@@ -99,6 +107,7 @@ impl Worker {
     /// Ends the packet in service and discharges it.
     pub fn finish(&mut self) -> Option<Waiting> {
         let waiting = self.serving.take()?;
+        self.idle_since_ns = self.finish_ns;
         self.load.serving_since_ns = 0;
         self.load.serving_charge_ns = 0;
         self.discharge(&waiting);
@@ -130,7 +139,8 @@ impl Worker {
     /// CPU time used until now, ns: computation and interrupts.
     pub fn busy_ns(&self, now_ns: u64) -> u64 {
         let until_ns = self.finish_ns().unwrap_or(0).max(self.interrupts_until_ns);
-        self.committed_ns - until_ns.saturating_sub(now_ns).min(self.committed_ns)
+        let asleep_ns = self.awake_ns.saturating_sub(now_ns.max(self.interrupts_until_ns));
+        self.committed_ns - until_ns.saturating_sub(now_ns).saturating_sub(asleep_ns).min(self.committed_ns)
     }
 
     /// Packets it holds, waiting first.
@@ -147,7 +157,23 @@ mod tests {
     use dataplane_common::tuning::FIFO;
 
     fn worker() -> Worker {
-        Worker::new(Queue::new(FIFO, true))
+        Worker::new(Queue::new(FIFO, true), Sleep::default())
+    }
+
+    #[test]
+    fn a_sleeping_worker_serves_when_it_is_awake() {
+        let mut worker = Worker { sleep: Sleep { after_ns: 20, wake_ns: 300 }, ..worker() };
+        let mut serve = |now_ns| {
+            worker.queue(now_ns, 7, (1_000, 1, 0), false);
+            worker.take_next();
+            let finish_ns = worker.serve(now_ns, 1_000);
+            let busy_ns = worker.busy_ns(now_ns + 100);
+            worker.finish();
+            (finish_ns, busy_ns)
+        };
+        assert_eq!(serve(100), (1_400, 0), "it has slept since time 0, and sleep is no work");
+        assert_eq!(serve(1_410), (2_410, 1_100), "it still looked for packets");
+        assert_eq!(serve(2_500), (3_800, 2_000));
     }
 
     #[test]

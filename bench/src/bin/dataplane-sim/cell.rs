@@ -130,6 +130,8 @@ enum Leave {
     Direct,
     /// At the node of arrival.
     Ingress,
+    /// At the node of arrival, in the order of its flow.
+    Ordered,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -188,6 +190,7 @@ impl Cell {
             egress: match self.egress {
                 Leave::Direct => Egress::Direct,
                 Leave::Ingress => Egress::Ingress,
+                Leave::Ordered => Egress::Ordered,
             },
             reports: Reports {
                 mode: self.report_mode()?,
