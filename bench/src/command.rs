@@ -1,6 +1,7 @@
 //! Runs other programs; a failure carries the whole command line and what the program complained about.
 
 use std::io::Write as _;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -9,6 +10,14 @@ use anyhow::{Context, Result, bail};
 pub fn line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+/// The command line of this process, the program without its directory.
+pub fn own_line() -> String {
+    let program = |word: String| Path::new(&word).file_name().map_or(word.clone(), |name| name.display().to_string());
+    let mut words = std::env::args();
+    let first = words.next().map(program);
+    first.into_iter().chain(words).collect::<Vec<_>>().join(" ")
 }
 
 /// Runs the command and returns what it printed.

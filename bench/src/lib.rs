@@ -43,3 +43,4 @@ pub mod status;
 pub mod throughput;
 pub mod topology;
 pub mod traffic;
+pub mod validate;

@@ -10,7 +10,7 @@ use dataplane_bench::generate::{Kind, Offer, pktgen};
 use dataplane_bench::interrupt::{Interrupt, Interrupted};
 use dataplane_bench::topology::{self, BPFFS};
 use dataplane_bench::traffic::generator::{self, Event, GeneratorPlan};
-use dataplane_bench::{demo, latency, maps, peers, throughput};
+use dataplane_bench::{demo, latency, maps, peers, throughput, validate};
 
 /// Exit code after SIGINT or SIGTERM, as shells have it.
 const INTERRUPTED: u8 = 130;
@@ -40,6 +40,8 @@ enum Action {
     Throughput(throughput::Options),
     /// Measure how long an answer takes at shares of the highest rate with little loss.
     Latency(latency::Options),
+    /// Compare the simulator with a cluster of namespaces, on the same packets.
+    Validate(validate::Options),
     /// Drive the kernel's packet generator in this network namespace, with the letters of the kernel's sample scripts.
     Pktgen(pktgen::Settings),
     /// Send one offer (JSON) in this network namespace; prints one JSON object a line.
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
         Action::Peers(options) => compare(options),
         Action::Throughput(options) => find_throughput(options),
         Action::Latency(options) => measure_latency(options),
+        Action::Validate(options) => validate_simulator(options),
         Action::Pktgen(settings) => run_pktgen(settings),
         Action::Offer { offer } => send(offer),
         Action::Maps(options) => maps::run(options),
@@ -97,6 +100,10 @@ fn find_throughput(options: &throughput::Options) -> Result<()> {
 
 fn measure_latency(options: &latency::Options) -> Result<()> {
     latency::run(options, &Interrupt::install()?)
+}
+
+fn validate_simulator(options: &validate::Options) -> Result<()> {
+    validate::run(options, &Interrupt::install()?)
 }
 
 fn run_pktgen(settings: &pktgen::Settings) -> Result<()> {

@@ -19,6 +19,9 @@ pub struct Status {
     pub workers: Vec<Worker>,
     /// The other nodes, as it sees them.
     pub peers: Vec<Peer>,
+    /// What it has measured of forwarding.
+    #[serde(default)]
+    pub signals: Signals,
     /// Its functions, one entry per function and worker.
     pub functions: Vec<Function>,
     /// Counters by the name of their [`Reason`].
@@ -51,6 +54,23 @@ pub struct Worker {
     pub backlog_ns: u64,
     /// Time spent in functions, ns.
     pub busy_ns: u64,
+    /// Time spent in steps that had packets, functions included, ns.
+    #[serde(default)]
+    pub stepped_ns: u64,
+    /// Packets handled in those steps.
+    #[serde(default)]
+    pub stepped_packets: u64,
+}
+
+/// What forwarding a packet costs, as the node has measured it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Signals {
+    /// CPU time of sending, ns.
+    pub send_ns: u32,
+    /// CPU time of receiving, what a worker spends outside the function included, ns.
+    pub receive_ns: u32,
+    /// Time on the wire, one way, ns.
+    pub wire_ns: u32,
 }
 
 /// Another node, as this one sees it.
@@ -161,6 +181,12 @@ impl Status {
     /// Time its workers spent in functions, ns.
     pub fn busy_ns(&self) -> u64 {
         self.workers.iter().map(|worker| worker.busy_ns).sum()
+    }
+
+    /// Time its workers spent on packets outside functions, ns, and the packets.
+    pub fn outside(&self) -> (u64, u64) {
+        let stepped_ns = self.workers.iter().map(|worker| worker.stepped_ns).sum::<u64>();
+        (stepped_ns.saturating_sub(self.busy_ns()), self.workers.iter().map(|worker| worker.stepped_packets).sum())
     }
 
     /// What this node knows of another.

@@ -118,6 +118,10 @@ pub struct WorkerStatus {
     pub lost_packets: u64,
     /// Time spent in functions, ns.
     pub busy_ns: u64,
+    /// Time spent in steps that had packets, functions included, ns.
+    pub stepped_ns: u64,
+    /// Packets handled in those steps.
+    pub stepped_packets: u64,
 }
 
 /// One peer.
@@ -444,6 +448,8 @@ fn worker_status(index: u32, row: &WorkerRow, now_ns: u64) -> WorkerStatus {
         lost_ns: row.lost_ns,
         lost_packets: row.lost_packets,
         busy_ns: row.busy_ns,
+        stepped_ns: row.stepped_ns,
+        stepped_packets: row.stepped_packets,
     }
 }
 

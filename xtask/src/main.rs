@@ -60,7 +60,7 @@ enum Command {
     Maps(maps::Options),
     /// Run the demonstration: a cluster in network namespaces, all arguments passed through.
     Demo(demo::Options),
-    /// Run a benchmark: peers, throughput, latency, pktgen; all arguments passed through.
+    /// Run a benchmark: peers, throughput, latency, validate, pktgen; all arguments passed through.
     Bench(bench::Options),
 }
 

@@ -4,91 +4,35 @@
 //! hits all of them alike. In one round every policy gets the very same packets at the very same times.
 
 mod accounts;
+mod options;
 mod outcome;
 mod pattern;
 mod plot;
 mod progress;
-mod round;
-mod setup;
+pub(crate) mod round;
+pub(crate) mod setup;
 mod svg;
-mod table;
+mod sweep;
+pub(crate) mod table;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
 
+pub use self::options::Options;
 pub use self::outcome::{Outcome, SCHEMA};
-use self::pattern::Pattern;
 use self::progress::Progress;
 use self::round::Round;
 pub use self::setup::Order;
-use self::setup::{Compute, Discipline, Setup};
+use self::setup::{Compute, Setup};
 pub use self::table::describe;
 use crate::command::line;
 use crate::environment::Environment;
 use crate::interrupt::Interrupt;
-use crate::topology::{self, BPFFS, Cluster, Host, MAX_NODES, Purpose, Shape};
+use crate::topology::{self, BPFFS, Cluster, Host, Purpose, Shape};
 use crate::traffic::Event;
-
-/// Options of `demo`.
-#[derive(Args, Debug)]
-pub struct Options {
-    /// Nodes of the cluster.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(2..=i64::from(MAX_NODES)))]
-    nodes: u16,
-    /// Measured seconds of each policy, all rounds together.
-    #[arg(long, default_value_t = 9.0)]
-    seconds: f64,
-    /// Policies, separated by commas; "all" for every one that runs here [default: local,cpu-load,ept,ept-erl,sooner].
-    #[arg(long, value_delimiter = ',')]
-    policies: Vec<String>,
-    /// Which packets come, where, and when.
-    #[arg(long, value_enum, default_value_t = Pattern::Mixed)]
-    workload: Pattern,
-    /// Whether results of a flow leave in the order of its packets.
-    #[arg(long, value_enum, default_value_t = Order::Flow)]
-    order: Order,
-    /// In which order workers serve what waits.
-    #[arg(long, value_enum, default_value_t = Discipline::Fifo)]
-    discipline: Discipline,
-    /// Idle workers ask other nodes for work.
-    #[arg(long)]
-    pull: bool,
-    /// Flows that arrive at each node.
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096))]
-    flows: u16,
-    /// Compute heavy packets really, or emulate them [default: real with more cores than nodes].
-    #[arg(long, value_enum)]
-    compute: Option<Compute>,
-    /// Turns of each policy.
-    #[arg(long, default_value_t = 3)]
-    rounds: u32,
-    /// Seconds of traffic before each measurement.
-    #[arg(long, default_value_t = 0.6)]
-    warm_up: f64,
-    /// Seed of the traffic.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Load of node 1 if it had to compute everything that arrives there: 1 = always busy [default: 0.85, real: 0.8; skewed:
-    /// 1.5].
-    #[arg(long)]
-    load: Option<f64>,
-    /// Share of the packets that arrive at node 1 [default: 0.6; with two nodes 0.75; skewed: 0.9].
-    #[arg(long)]
-    share: Option<f64>,
-    /// Time between two load reports, µs [default: 2000; with two nodes 500].
-    #[arg(long)]
-    report_interval: Option<u64>,
-    /// Where to write result.json and latency.svg.
-    #[arg(long, value_name = "DIR", default_value = "target/demo")]
-    out: PathBuf,
-    /// Leave the cluster running after the last policy.
-    #[arg(long)]
-    keep: bool,
-}
 
 /// Runs the demonstration: builds a cluster, runs the policies, prints the table, writes JSON and plot, removes the cluster.
 ///
@@ -96,6 +40,9 @@ pub struct Options {
 /// Something cannot be set up or fails, this process was interrupted, or the run does not add up: packets are unaccounted
 /// for, a ledger does not balance. In the last case everything has been printed and written.
 pub fn run(options: &Options, interrupt: &Interrupt) -> Result<()> {
+    if options.sweep {
+        return sweep::run(options, interrupt);
+    }
     let environment = Environment::take();
     let setup = Setup::new(options, &environment)?;
     let progress = Progress::new();

@@ -19,7 +19,8 @@ const PENS: [(&str, &str); 6] = [
 /// Width of the legend.
 const LEGEND: f64 = 180.0;
 const INK: &str = "#222222";
-const PALE: &str = "#666666";
+/// Ink of what is less important.
+pub const PALE: &str = "#666666";
 const GRID: &str = "#e4e4e4";
 
 /// Quantiles that are marked on the axis.
@@ -76,7 +77,8 @@ pub fn draw(outcome: &Outcome) -> String {
     svg.finish(title)
 }
 
-fn plain(color: &str) -> Style<'_> {
+/// A usual text.
+pub fn plain(color: &str) -> Style<'_> {
     Style { size: 12.0, color, bold: false, anchor: Anchor::Start }
 }
 
@@ -98,7 +100,7 @@ fn subtitle(outcome: &Outcome) -> String {
 }
 
 /// Colour and dashes of the policy at this place.
-fn pen(index: usize) -> (&'static str, &'static str) {
+pub fn pen(index: usize) -> (&'static str, &'static str) {
     let (color, _) = PENS[index % PENS.len()];
     // Where there are more policies than colours, the next ones of a colour have other dashes.
     let (_, dashes) = PENS[(index + index / PENS.len()) % PENS.len()];
@@ -179,14 +181,14 @@ fn nines(quantile: f64) -> f64 {
 }
 
 /// 1, 2 and 5 times the powers of ten between two values.
-fn ticks(low: f64, high: f64) -> Vec<f64> {
+pub fn ticks(low: f64, high: f64) -> Vec<f64> {
     let decades = (low.log10().floor() as i32)..=(high.log10().ceil() as i32);
     let all = decades.flat_map(|decade| [1.0, 2.0, 5.0].map(|step| step * 10f64.powi(decade)));
     all.filter(|tick| (low..=high).contains(tick)).collect()
 }
 
 /// A round time: no digits that mean nothing.
-fn tick_label(ns: f64) -> String {
+pub fn tick_label(ns: f64) -> String {
     let (value, unit) = match ns {
         ns if ns < 1e3 => (ns, "ns"),
         ns if ns < 1e6 => (ns / 1e3, "µs"),

@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use dataplane_common::policy::{Needs, PolicyKind};
+use dataplane_common::tuning;
 use dataplane_user::functions::{Builtin, Call};
 use rustix::thread::set_current_timer_slack;
 use serde::Serialize;
 
-use super::Options;
+use super::options::Options;
 use super::pattern::Pattern;
 use crate::environment::Environment;
 use crate::packet::PROBE_BYTES;
@@ -61,6 +62,14 @@ pub enum Discipline {
 }
 
 impl Discipline {
+    /// Its number among the policies' settings.
+    pub const fn id(self) -> u32 {
+        match self {
+            Self::Fifo => tuning::FIFO,
+            Self::Shortest => tuning::SHORTEST,
+        }
+    }
+
     /// Its name in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
@@ -138,20 +147,29 @@ impl Setup {
     /// # Errors
     /// An option makes no sense.
     pub fn new(options: &Options, environment: &Environment) -> Result<Self> {
+        Self::of(options, environment, options.workload.is_all_light())
+    }
+
+    /// As [`Self::new`]; where heavy packets are emulated, so are light ones with `holds_light`.
+    ///
+    /// # Errors
+    /// An option makes no sense.
+    pub fn of(options: &Options, environment: &Environment, holds_light: bool) -> Result<Self> {
         let nodes = options.nodes;
         let compute = options.compute.unwrap_or(match environment.cores > usize::from(nodes) {
             true => Compute::Real,
             false => Compute::Emulated,
         });
         let policies = policies(&options.policies, options.pull)?;
-        ensure!(options.rounds > 0, "--rounds 0: nothing to do");
-        ensure!(options.seconds > 0.0 && options.seconds.is_finite(), "--seconds {}: not a duration", options.seconds);
+        let (rounds, seconds) = (options.rounds(), options.seconds());
+        ensure!(rounds > 0, "--rounds 0: nothing to do");
+        ensure!(seconds > 0.0 && seconds.is_finite(), "--seconds {seconds}: not a duration");
         let pattern = options.workload;
         let share = options.share.unwrap_or(pattern.share(nodes));
         ensure!((0.0..=1.0).contains(&share), "--share {share}: not between 0 and 1");
         let load = options.load.unwrap_or(pattern.load(compute));
         ensure!(load > 0.0 && load.is_finite(), "--load {load}: not a load");
-        let mix = mix(pattern, compute)?;
+        let mix = mix(pattern, compute, holds_light)?;
         let mut arrival_shares = vec![(1.0 - share) / f64::from(nodes - 1); usize::from(nodes)];
         arrival_shares[0] = share;
         let mut setup = Self {
@@ -163,8 +181,8 @@ impl Setup {
             discipline: options.discipline,
             pull: options.pull,
             flows: options.flows,
-            rounds: options.rounds,
-            measured_s: options.seconds / f64::from(options.rounds),
+            rounds,
+            measured_s: seconds / f64::from(rounds),
             warm_up_s: options.warm_up,
             seed: options.seed,
             cpus: (0..usize::from(nodes)).map(|node| cpu(node, environment.cores)).collect(),
@@ -178,12 +196,31 @@ impl Setup {
             offered_loads: Vec::new(),
             offered_load: 0.0,
         };
-        // At one packet a second node 1 has this load; the rate makes it the one asked for.
-        setup.rate_per_s = load / setup.workload(0)?.nominal_load(0);
-        let workload = setup.workload(0)?;
-        setup.offered_loads = (0..usize::from(nodes)).map(|node| workload.nominal_load(node)).collect();
-        setup.offered_load = workload.nominal_cluster_load();
+        setup.offer(load)?;
         Ok(setup)
+    }
+
+    /// Sets the rate at which node 1 has this load if it computes everything that arrives there.
+    ///
+    /// # Errors
+    /// As [`Self::workload`].
+    pub fn offer(&mut self, load: f64) -> Result<()> {
+        self.rate_per_s = 1.0;
+        // At one packet a second node 1 has this load; the rate makes it the one asked for.
+        let rate_per_s = load / self.workload(0)?.nominal_load(0);
+        self.send(rate_per_s)
+    }
+
+    /// Sets the rate.
+    ///
+    /// # Errors
+    /// As [`Self::workload`].
+    pub fn send(&mut self, rate_per_s: f64) -> Result<()> {
+        self.rate_per_s = rate_per_s;
+        let workload = self.workload(0)?;
+        self.offered_loads = (0..usize::from(self.nodes)).map(|node| workload.nominal_load(node)).collect();
+        self.offered_load = workload.nominal_cluster_load();
+        Ok(())
     }
 
     /// Traffic of one round, the same for every policy.
@@ -275,22 +312,22 @@ fn policies(wanted: &[String], pull: bool) -> Result<Vec<String>> {
 }
 
 /// The kinds of packets, with operands and nominal service times found by trying them out on this machine.
-fn mix(pattern: Pattern, compute: Compute) -> Result<Vec<Kind>> {
+fn mix(pattern: Pattern, compute: Compute, holds_light: bool) -> Result<Vec<Kind>> {
     // On a thread of its own, which sleeps as exactly as a worker does.
     let calibration = thread::spawn(move || {
         set_current_timer_slack(NonZeroU64::new(1))?;
-        calibrated_mix(pattern, compute)
+        calibrated_mix(pattern, compute, holds_light)
     });
     calibration.join().map_err(|_| anyhow!("BUG: calibration panicked"))?
 }
 
-fn calibrated_mix(pattern: Pattern, compute: Compute) -> Result<Vec<Kind>> {
+fn calibrated_mix(pattern: Pattern, compute: Compute, holds_light: bool) -> Result<Vec<Kind>> {
     let round_ns = (service_ns(Builtin::Sha256, 64) / 64).max(1);
     let rounds = |time: Duration| u32::try_from(time.as_nanos() / u128::from(round_ns)).map(|rounds| rounds.max(1));
     let computed = |time: Duration| Ok::<_, TryFromIntError>((Builtin::Sha256, rounds(time)?));
     let emulated = |time: Duration| Ok::<_, TryFromIntError>((Builtin::Hold, u32::try_from(time.as_nanos())?));
     let light = match compute {
-        Compute::Emulated if pattern.is_all_light() => emulated(LIGHT)?,
+        Compute::Emulated if holds_light => emulated(LIGHT)?,
         _ => computed(LIGHT)?,
     };
     let heavy = match compute {

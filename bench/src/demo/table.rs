@@ -170,7 +170,8 @@ fn cpu_note(outcome: &Outcome) -> String {
 }
 
 /// Columns as wide as their widest cell; the first flush left, the others flush right.
-fn align(rows: &[Vec<String>]) -> String {
+/// Rows with their columns under each other: the first to the left, all others to the right.
+pub fn align(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
     let widths = (0..columns).map(|column| width(column).unwrap_or(0)).collect::<Vec<_>>();
