@@ -37,6 +37,7 @@ pub mod maps;
 pub mod object;
 pub mod packet;
 pub mod peers;
+pub mod results;
 pub mod search;
 pub mod sim;
 pub mod status;

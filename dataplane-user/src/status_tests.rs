@@ -89,7 +89,8 @@ fn the_json_keeps_the_names_that_others_read() {
     };
     has(&json, &["schema", "node", "sockets", "workers", "peers", "signals", "functions", "counters", "ledger"]);
     has(&json["node"], &["name", "id", "state", "pid", "epoch", "policy", "uptime_ns", "report_interval_us", "netns"]);
-    let worker = ["worker", "cpu", "tid", "backlog_ns", "queued", "busy_ns", "stepped_ns", "stepped_packets", "lost_ns"];
+    let worker =
+        ["worker", "cpu", "tid", "backlog_ns", "queued", "busy_ns", "stepped_ns", "stepped_packets", "lost_ns"];
     has(&json["workers"][0], &worker);
     let peer = &json["peers"][0];
     has(

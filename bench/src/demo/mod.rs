@@ -27,6 +27,7 @@ use self::progress::Progress;
 use self::round::Round;
 pub use self::setup::Order;
 use self::setup::{Compute, Setup};
+pub use self::sweep::SCHEMA as SWEEP_SCHEMA;
 pub use self::table::describe;
 use crate::command::line;
 use crate::environment::Environment;

@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::accounts::{Interconnect, Packets};
 use super::round::Round;
 use super::setup::{Order, Setup};
+use crate::command;
 use crate::cpu::CpuShares;
 use crate::environment::Environment;
 use crate::status::{Function, Ledger, Status};
@@ -28,6 +29,8 @@ pub struct Outcome {
     schema: &'static str,
     /// The machine.
     pub host: Environment,
+    /// The command that was run.
+    pub command: String,
     /// What was run.
     pub setup: Setup,
     /// By policy.
@@ -179,8 +182,15 @@ pub struct LedgerEntry {
 impl Outcome {
     /// Puts the runs together: (policy, its rounds), in the order of the setup.
     pub fn new(host: Environment, setup: Setup, runs: &[(String, Vec<Round>)]) -> Self {
-        let mut outcome =
-            Self { schema: SCHEMA, host, setup, policies: BTreeMap::new(), ledgers: Vec::new(), problems: Vec::new() };
+        let mut outcome = Self {
+            schema: SCHEMA,
+            host,
+            command: command::own_line(),
+            setup,
+            policies: BTreeMap::new(),
+            ledgers: Vec::new(),
+            problems: Vec::new(),
+        };
         for (policy, rounds) in runs {
             let result = PolicyOutcome::new(&outcome.setup, rounds);
             outcome.problems.extend(problems(policy, outcome.setup.order, &result));

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use super::accounts::{Interconnect, Packets, Snapshot};
 use super::setup::Setup;
 use crate::cpu::{CpuShares, CpuTimes};
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, Interrupted};
 use crate::topology::Cluster;
 use crate::traffic::{Event, GeneratorPlan, Report, session};
 
@@ -33,6 +33,28 @@ pub struct Round {
     pub cpu: CpuShares,
     /// The cluster at rest, after the run.
     pub end: Snapshot,
+}
+
+/// As [`run`], and once more if it fails: on a busy machine a node may not be ready in time, and a long measurement should
+/// not end of it. What failed first is said on standard error.
+///
+/// # Errors
+/// As [`run`], the second time; an interrupt at once.
+pub fn run_again(
+    cluster: &mut Cluster,
+    setup: &Setup,
+    policy: &str,
+    round: u32,
+    interrupt: &Interrupt,
+) -> Result<Round> {
+    match run(cluster, setup, policy, round, interrupt, |_| {}) {
+        Err(error) if !error.is::<Interrupted>() => {
+            eprintln!("{policy}: once more, because: {error:#}");
+            cluster.stop_all()?;
+            run(cluster, setup, policy, round, interrupt, |_| {})
+        }
+        done => done,
+    }
 }
 
 /// Runs `policy` once in `cluster`, whose nodes do not run yet, and stops the nodes.

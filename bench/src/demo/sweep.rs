@@ -194,7 +194,7 @@ fn run_share(
         for place in 0..count {
             let (policy, rounds) = &mut runs[(turn + number as usize + place) % count];
             on_start(policy, number);
-            rounds.push(round::run(cluster, setup, policy, number, interrupt, |_| {}).with_context(|| policy.clone())?);
+            rounds.push(round::run_again(cluster, setup, policy, number, interrupt).with_context(|| policy.clone())?);
         }
     }
     Ok(runs)

@@ -16,6 +16,8 @@ use crate::traffic::Kind;
 pub struct Costs {
     /// Time in its function, ns, by kind in the order of the workload.
     pub service_ns: Vec<f64>,
+    /// Speed of each node, thousandths of the mean, by node.
+    pub speeds_milli: Vec<u32>,
     /// Time that a worker spends on a packet outside its function, ns.
     pub outside_ns: f64,
     /// CPU time of sending a packet to a peer, ns.
@@ -56,6 +58,7 @@ impl Costs {
         };
         Ok(Self {
             service_ns: services(&setup.mix, &sent, &served)?,
+            speeds_milli: speeds(&setup.mix, statuses),
             outside_ns,
             send_ns: mean(|status| status.signals.send_ns),
             // The nodes count what their workers do outside functions as a part of receiving.
@@ -64,6 +67,24 @@ impl Costs {
             lag_ns: round.report.lag.mean_ns(),
         })
     }
+}
+
+/// How fast each node is against the mean: by the time that the workload's kinds with an operand take by the node's own fit.
+/// Nodes that share a core with others, or with the generator, take longer.
+fn speeds(mix: &[Kind], statuses: &[Status]) -> Vec<u32> {
+    let time = |status: &Status| {
+        let kinds = mix.iter().filter_map(|kind| {
+            let function = status.functions.iter().find(|function| function.name == kind.function)?;
+            let ns = function.a_ns as f64 + function.b_ns_per_unit * f64::from(kind.operand?);
+            (function.samples > 0).then_some((kind.weight * ns, function.samples as f64))
+        });
+        kinds.fold((0.0, 0.0), |(ns, samples), (kind_ns, of)| (ns + kind_ns, samples + of))
+    };
+    let times = statuses.iter().map(time).collect::<Vec<_>>();
+    let samples = times.iter().map(|(_, samples)| samples).sum::<f64>();
+    let mean = times.iter().map(|(ns, samples)| ns * samples).sum::<f64>() / samples.max(1.0);
+    let speed = |(ns, samples): &(f64, f64)| if *samples > 0.0 && *ns > 0.0 { 1000.0 * mean / ns } else { 1000.0 };
+    times.iter().map(|time| speed(time).round().clamp(1.0, 65_535.0) as u32).collect()
 }
 
 /// Mean time of each kind. Workers measure by function: kinds of one function share its time in proportion to their nominal
@@ -114,6 +135,22 @@ mod tests {
         let emulated = [kind("light", Builtin::Hold, Some(100), 150), kind("heavy", Builtin::Hold, Some(1_000), 1_050)];
         let served = BTreeMap::from([("hold", Served { packets: 4, ns: 3 * 160 + 1_060 })]);
         assert_eq!(services(&emulated, &[3, 1], &served).unwrap(), [160.0, 1_060.0]);
+    }
+
+    #[test]
+    fn a_node_that_takes_longer_is_slower() {
+        let node = |id, a_ns: u64, samples: u64| {
+            let mut status = crate::status::tests::status(id, &[], &[]);
+            let text = format!(
+                r#"{{"name": "hold", "type_id": 1, "worker": 0, "a_ns": {a_ns}, "b_ns_per_unit": 1.0, "samples": {samples},
+                    "predicted_ns": 0, "measured_ns": 0, "error_p50_milli": 0, "error_p99_milli": 0}}"#
+            );
+            status.functions.push(serde_json::from_str(&text).unwrap());
+            status
+        };
+        let mix = [kind("light", Builtin::Hold, Some(100), 100)];
+        assert_eq!(speeds(&mix, &[node(1, 0, 10), node(2, 100, 10)]), [1_500, 750]);
+        assert_eq!(speeds(&mix, &[node(1, 0, 10), node(2, 0, 0)]), [1_000, 1_000], "one that computed nothing");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! | cost | where it is measured |
 //! |---|---|
 //! | time in a function, by kind | what the workers of the round measured ([`costs`]) |
+//! | speed of a node | its fitted costs against those of all |
 //! | time of a worker outside functions | the workers' steps with packets, less the time in functions |
 //! | sending, receiving, wire | what the nodes of the round had measured at its end ([`Signals`](crate::status::Signals)) |
 //! | from the generator to a worker and back, waking a worker | packets without work, one at a time ([`way`]) |
@@ -108,7 +109,7 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<()> {
         for turn in 0..count {
             let policy = &mut policies[(turn + number as usize) % count];
             let kind = PolicyKind::from_name(&policy.policy).context("BUG: a policy without a name")?;
-            let round = round::run(&mut cluster, &setup, &policy.policy, number, interrupt, |_| {})
+            let round = round::run_again(&mut cluster, &setup, &policy.policy, number, interrupt)
                 .with_context(|| format!("round {}, {}", number + 1, policy.policy))?;
             let costs = Costs::of(&setup, &round)?;
             let simulated = model::simulate(&setup, number, kind, &costs, &way)?;

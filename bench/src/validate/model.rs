@@ -33,6 +33,7 @@ fn scenario(setup: &Setup, costs: &Costs, way: &Way) -> Scenario {
     let wire_ns = costs.wire_ns.round() as u32;
     Scenario {
         nodes: usize::from(setup.nodes),
+        speeds_milli: costs.speeds_milli.clone(),
         estimates: Estimates::KindMean,
         flows: u32::from(setup.flows),
         forwarding: Forwarding {
@@ -94,8 +95,15 @@ mod tests {
         let setup = Setup::of(&options, &environment, true).unwrap();
         assert_eq!(setup.emulated(), ["light", "heavy"]);
         let service_ns = setup.mix.iter().map(|kind| kind.nominal_ns as f64).collect();
-        let costs =
-            Costs { service_ns, outside_ns: 1_000.0, send_ns: 900.0, receive_ns: 900.0, wire_ns: 5e3, lag_ns: 0.0 };
+        let costs = Costs {
+            service_ns,
+            speeds_milli: vec![1_000; 3],
+            outside_ns: 1_000.0,
+            send_ns: 900.0,
+            receive_ns: 900.0,
+            wire_ns: 5e3,
+            lag_ns: 0.0,
+        };
         let way = Way { path_ns: 20_000.0, wake_ns: 30_000.0, spin_ns: 20_000 };
         let schedule = Schedule::new(&setup.workload(1).unwrap()).unwrap();
         let outcome = simulate(&setup, 1, PolicyKind::Local, &costs, &way).unwrap();

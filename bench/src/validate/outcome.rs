@@ -250,8 +250,15 @@ mod tests {
     #[test]
     fn differences_are_of_means_over_the_rounds() {
         let figures = |mean_ns| Figures { mean_ns, ..Figures::default() };
-        let costs =
-            Costs { service_ns: vec![], outside_ns: 0.0, send_ns: 0.0, receive_ns: 0.0, wire_ns: 0.0, lag_ns: 0.0 };
+        let costs = Costs {
+            service_ns: vec![],
+            speeds_milli: vec![],
+            outside_ns: 0.0,
+            send_ns: 0.0,
+            receive_ns: 0.0,
+            wire_ns: 0.0,
+            lag_ns: 0.0,
+        };
         let round = |cluster, simulator| RoundOutcome {
             cluster: figures(cluster),
             simulator: figures(simulator),

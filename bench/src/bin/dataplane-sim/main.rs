@@ -10,6 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
+use dataplane_bench::results::Results;
 use dataplane_bench::sim::reproduce::command::Reproduce;
 use dataplane_common::policy::PolicyKind;
 
@@ -45,6 +46,8 @@ enum Command {
     Matrix(matrix::Options),
     /// Runs published experiments: their figure, ours, and what differs.
     Reproduce(Reproduce),
+    /// Writes a page of results from the files of matrix, reproduce, validate and demo.
+    Results(Results),
 }
 
 fn main() -> ExitCode {
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Command::Compare { policies, cell } => policies_of(&policies).and_then(|policies| cell.run(&policies)),
         Command::Matrix(options) => options.run(),
         Command::Reproduce(reproduce) => reproduce.run(),
+        Command::Results(results) => results.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
