@@ -69,11 +69,11 @@ impl Costs {
     }
 }
 
-/// How fast each node is against the mean: by the time that the workload's kinds with an operand take by the node's own fit.
-/// Nodes that share a core with others, or with the generator, take longer.
+/// How fast each node is against the mean: by the time that the emulated kinds take by the node's own fit. Nodes that share a
+/// core with others, or with the generator, take longer. Nodes that compute have a core each and count as equal.
 fn speeds(mix: &[Kind], statuses: &[Status]) -> Vec<u32> {
     let time = |status: &Status| {
-        let kinds = mix.iter().filter_map(|kind| {
+        let kinds = mix.iter().filter(|kind| kind.emulated).filter_map(|kind| {
             let function = status.functions.iter().find(|function| function.name == kind.function)?;
             let ns = function.a_ns as f64 + function.b_ns_per_unit * f64::from(kind.operand?);
             (function.samples > 0).then_some((kind.weight * ns, function.samples as f64))

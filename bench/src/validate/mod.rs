@@ -67,7 +67,7 @@ pub struct Options {
     #[arg(long, default_value_t = 15.0)]
     tolerance: f64,
     /// Where to write validate.json.
-    #[arg(long, value_name = "DIR", default_value = "target/validate")]
+    #[arg(long, value_name = "DIR", default_value = "target/bench")]
     out: PathBuf,
 }
 
