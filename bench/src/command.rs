@@ -12,12 +12,24 @@ pub fn line(command: &Command) -> String {
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-/// The command line of this process, the program without its directory.
+/// The command that this process runs: the program without its directory, and its arguments but for where the results go.
 pub fn own_line() -> String {
-    let program = |word: String| Path::new(&word).file_name().map_or(word.clone(), |name| name.display().to_string());
-    let mut words = std::env::args();
-    let first = words.next().map(program);
-    first.into_iter().chain(words).collect::<Vec<_>>().join(" ")
+    without_place(std::env::args())
+}
+
+fn without_place(words: impl Iterator<Item = String>) -> String {
+    const PLACE: &str = "--out";
+    let mut kept = Vec::new();
+    let mut is_place = false;
+    for (index, word) in words.enumerate() {
+        if index == 0 {
+            kept.push(Path::new(&word).file_name().map_or(word.clone(), |name| name.display().to_string()));
+        } else if !is_place && word != PLACE && !word.starts_with("--out=") {
+            kept.push(word.clone());
+        }
+        is_place = !is_place && word == PLACE;
+    }
+    kept.join(" ")
 }
 
 /// Runs the command and returns what it printed.
@@ -63,6 +75,13 @@ mod tests {
         let error = output(Command::new("sh").args(["-c", "echo no such luck >&2; exit 3"])).unwrap_err().to_string();
         assert!(error.starts_with("exit status: 3: sh -c echo no such luck"), "{error}");
         assert!(error.ends_with("\nno such luck"), "{error}");
+    }
+
+    #[test]
+    fn where_results_go_is_no_part_of_the_command() {
+        let line = |words: &[&str]| without_place(words.iter().map(|word| (*word).to_owned()));
+        assert_eq!(line(&["/a/bench", "demo", "--out", "/tmp/x", "--seed", "3"]), "bench demo --seed 3");
+        assert_eq!(line(&["bench", "demo", "--sweep", "--out=/tmp/x"]), "bench demo --sweep");
     }
 
     #[test]

@@ -38,6 +38,11 @@ pub fn validate(value: &Value) -> Result<String> {
         ["policy", "mean, cluster", "simulator", "", "p50, cluster", "simulator", "", "p99, cluster", "simulator", ""];
     let head = [head.as_slice(), &["forwarded, cluster", "simulator"]].concat();
     page += &table(&head, &rows);
+    page += &format!(
+        "\nMeasured without work: way from the generator to a worker and back {}, waking a worker {}. The file has all costs.\n",
+        format_ns(number(value, "/way/path_ns")?),
+        format_ns(number(value, "/way/wake_ns")?)
+    );
     let (tolerance, beyond) = (number(value, "/tolerance")?, joined(value, "/beyond_tolerance")?);
     page += &match beyond.as_str() {
         "" => format!("\nEvery mean is within {tolerance} % of the cluster's.\n"),

@@ -96,6 +96,8 @@ pub fn reproduce(value: &Value) -> Result<String> {
         }
         notes += &assumptions(experiment).with_context(|| id.to_owned())?;
     }
+    let met = rows.iter().filter(|row| row.last().is_some_and(|verdict| !verdict.contains("misses"))).count();
+    page += &format!("{met} of {} figures meet their mark.\n\n", rows.len());
     page += &table(&["", "measured", "published", "ours", "verdict"], &rows);
     page += "\n### What these experiments assume\n";
     Ok(page + &notes)
