@@ -293,11 +293,7 @@ pub fn take_position(header: &Header, frames: u64) {
     };
     // SAFETY: `row` is a live map value; only addresses are taken.
     let (received, received_frames, sequence) = unsafe {
-        (
-            addr_of_mut!((*row).received_ns),
-            addr_of_mut!((*row).received_frames),
-            addr_of_mut!((*row).received_sequence),
-        )
+        (addr_of_mut!((*row).received_ns), addr_of_mut!((*row).received_frames), addr_of_mut!((*row).received_sequence))
     };
     let before = Received::from_word(read_word(received));
     if let Some(after) = load::take_position(before, header) {
