@@ -8,9 +8,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 /// How long a wait goes on before it looks at the flag again.
 const GLANCE: Duration = Duration::from_millis(20);
+
+/// Signals within this time are one request: `timeout` signals a process, and then its group.
+const SAME: Duration = Duration::from_secs(1);
 
 /// Whether this process was asked to end. Clones share the flag.
 #[derive(Clone, Debug, Default)]
@@ -29,17 +33,24 @@ impl fmt::Display for Interrupted {
 impl std::error::Error for Interrupted {}
 
 impl Interrupt {
-    /// Catches both signals for the rest of this process's life. The second one ends the process at once, so that a
-    /// hanging clean-up can be ended too.
+    /// Catches both signals for the rest of this process's life. One that comes later than [`SAME`] after the first ends the
+    /// process at once, so that a hanging clean-up can be ended too.
     ///
     /// # Errors
-    /// The handler cannot be installed.
+    /// The handler or its thread cannot be installed.
     pub fn install() -> io::Result<Self> {
         let interrupt = Self::default();
-        for signal in [SIGINT, SIGTERM] {
-            signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&interrupt.0))?;
-            signal_hook::flag::register(signal, Arc::clone(&interrupt.0))?;
-        }
+        let flag = Arc::clone(&interrupt.0);
+        let mut signals = Signals::new([SIGINT, SIGTERM])?;
+        thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            let mut first: Option<Instant> = None;
+            for _ in signals.forever() {
+                flag.store(true, Ordering::Relaxed);
+                if first.get_or_insert_with(Instant::now).elapsed() >= SAME {
+                    std::process::exit(130);
+                }
+            }
+        })?;
         Ok(interrupt)
     }
 
@@ -76,6 +87,17 @@ impl Interrupt {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_signals_at_once_are_one_request() {
+        use rustix::process::{Signal, getpid, kill_process};
+        let interrupt = Interrupt::install().unwrap();
+        kill_process(getpid(), Signal::INT).unwrap();
+        kill_process(getpid(), Signal::INT).unwrap();
+        assert_eq!(interrupt.sleep(Duration::from_secs(60)), Err(Interrupted));
+        // The process would end before the clean-up that this stands for.
+        thread::sleep(Duration::from_millis(100));
+    }
 
     #[test]
     fn a_set_flag_ends_a_wait() {
