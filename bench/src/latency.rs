@@ -12,7 +12,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use dataplane_common::policy::PolicyKind;
-use dataplane_user::functions::Builtin;
 use serde::Serialize;
 
 use crate::autogroup::Favoured;
@@ -29,8 +28,6 @@ pub const SCHEMA: &str = "dataplane.latency/1";
 const NODE: u16 = 1;
 /// The generator stops waiting for packets when none has come for this long.
 const QUIET: Duration = Duration::from_millis(500);
-/// Nominal service time of the function, for the schedule's description only, ns.
-const NOMINAL_NS: u64 = 1000;
 /// Percentiles in the table: name and share.
 const QUANTILES: [(&str, f64); 5] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999)];
 
@@ -155,14 +152,7 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<()> {
 fn measure(cluster: &Cluster, options: &Options, percent: u32, pdr: f64, interrupt: &Interrupt) -> Result<Level> {
     let rate = pdr * f64::from(percent) / 100.0;
     let workload = Workload {
-        kinds: vec![Kind {
-            name: Builtin::Forward.name().to_owned(),
-            function: Builtin::Forward.name().to_owned(),
-            operand: None,
-            weight: 1.0,
-            nominal_ns: NOMINAL_NS,
-            emulated: false,
-        }],
+        kinds: vec![Kind::without_work()],
         node_weights: vec![1.0],
         rate_per_s: rate,
         flows: 1,

@@ -378,6 +378,20 @@ pub struct Here {
     pub behind: Behind,
 }
 
+impl Here {
+    /// This load at `now_ns`, as a frame carries it to a node of whose work `received` has arrived.
+    #[inline(always)]
+    pub const fn carried(&self, received: Received, now_ns: u64) -> Carried {
+        Carried {
+            stamp_us: (now_ns >> 10) as u32,
+            backlog_ns: self.backlog_ns,
+            received_ns: received.position_ns,
+            received_epoch: received.epoch as u16,
+            queued: Carried::queued_of(self.queued_milli),
+        }
+    }
+}
+
 /// What a worker was charged, has done and is doing. All values are of one worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkerLoad {
@@ -496,6 +510,18 @@ impl Forwarding {
             receive_ns: row.receive_ns,
             wire_ns: row.wire_ns,
             wire_ns_per_byte_q16: row.wire_ns_per_byte_q16,
+        }
+    }
+
+    /// Reads the costs in a [`SignalsRow`] by `word`, which returns the word at an offset.
+    #[inline(always)]
+    pub fn read(word: impl Fn(usize) -> u64) -> Self {
+        let (cpu, wire) = (word(offset_of!(SignalsRow, send_ns)), word(offset_of!(SignalsRow, wire_ns)));
+        Self {
+            send_ns: cpu as u32,
+            receive_ns: (cpu >> 32) as u32,
+            wire_ns: wire as u32,
+            wire_ns_per_byte_q16: (wire >> 32) as u32,
         }
     }
 

@@ -3,6 +3,9 @@
 //! A name here is a key of `[policy]` in the configuration and of the simulator's command line. Sources of the defaults are
 //! with the policies that use them.
 
+use crate::decay::Rate;
+use crate::load::saturate;
+
 macro_rules! settings {
     ($($name:ident = $default:literal, $unit:ident, $least:literal ..= $most:literal, $help:literal;)*) => {
         /// See the module.
@@ -109,6 +112,20 @@ settings! {
     rif_quantile_milli = 840, Milli, 0 ..= 1_000, "Prequal: nodes above this quantile of requests in flight are hot.";
     probes = 3, Count, 1 ..= 16, "Prequal: probes a packet.";
     peak_milli = 100_000, Milli, 1_000 ..= 100_000_000, "Peak-EWMA: time in which a response time is forgotten, in mean service times.";
+}
+
+impl Tuning {
+    /// How fast a load forgets a report where packets take `service_ns` on average.
+    #[inline(always)]
+    pub const fn relaxation(&self, service_ns: u32) -> Rate {
+        Rate::of(saturate(service_ns as u64 * self.relax_milli as u64 / 1000))
+    }
+
+    /// Time in which a response time is forgotten where packets take `service_ns` on average, ns.
+    #[inline(always)]
+    pub const fn peak_forget_ns(&self, service_ns: u32) -> u32 {
+        saturate(service_ns as u64 * self.peak_milli as u64 / 1000)
+    }
 }
 
 /// [`Tuning::discipline`]: in order of arrival.

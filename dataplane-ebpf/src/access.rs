@@ -187,14 +187,7 @@ impl LoadView for Table {
 
     #[inline(always)]
     fn forwarding(&self) -> Forwarding {
-        let cpu = self.signal(offset_of!(SignalsRow, send_ns));
-        let wire = self.signal(offset_of!(SignalsRow, wire_ns));
-        Forwarding {
-            send_ns: cpu as u32,
-            receive_ns: (cpu >> 32) as u32,
-            wire_ns: wire as u32,
-            wire_ns_per_byte_q16: (wire >> 32) as u32,
-        }
+        Forwarding::read(|offset| self.signal(offset))
     }
 
     #[inline(always)]
@@ -265,8 +258,7 @@ unsafe extern "C" fn visit_one<V: Visit>(_index: u32, state: *mut c_void) -> c_l
 /// How fast a load forgets a report.
 #[inline(always)]
 fn relaxation(params: &Params) -> Rate {
-    let service_ns = signal(offset_of!(SignalsRow, utilisation_milli)) >> 32;
-    Rate::of(saturate(service_ns * u64::from(params.tuning.relax_milli) / 1000))
+    params.tuning.relaxation((signal(offset_of!(SignalsRow, utilisation_milli)) >> 32) as u32)
 }
 
 /// Policies that predict loads.
@@ -436,8 +428,8 @@ pub fn take_result(params: &Params, header: &Header, now_ns: u64) {
     if params.policies & LEARNING != 0 {
         let (known, now_us) = (read_word(fields.2), (now_ns >> 10) as u32);
         let age_ns = u64::from(now_us.wrapping_sub((known >> 32) as u32)) << 10;
-        let service_ns = signal(offset_of!(SignalsRow, utilisation_milli)) >> 32;
-        let forget_ns = saturate(service_ns * u64::from(params.tuning.peak_milli) / 1000);
+        let service_ns = (signal(offset_of!(SignalsRow, utilisation_milli)) >> 32) as u32;
+        let forget_ns = params.tuning.peak_forget_ns(service_ns);
         write_word(fields.2, word(feedback::peak(known as u32, response_ns, age_ns, forget_ns), now_us));
     }
     let known = read_word(fields.3);

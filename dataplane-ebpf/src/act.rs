@@ -165,16 +165,9 @@ pub fn forward(ctx: &XdpContext, params: &Params, worker: *const WorkerRow, mut 
 /// The load of this node as a frame to the node of `row` carries it.
 #[inline(always)]
 fn carried(worker: *const WorkerRow, row: *const LoadRow, now_ns: u64) -> Carried {
-    let here = here(worker, now_ns);
     // SAFETY: `row` is a live map value; only an address is taken.
     let received = Received::from_word(read_word(unsafe { addr_of!((*row).received_ns) }));
-    Carried {
-        stamp_us: (now_ns >> 10) as u32,
-        backlog_ns: here.backlog_ns,
-        received_ns: received.position_ns,
-        received_epoch: received.epoch as u16,
-        queued: Carried::queued_of(here.queued_milli),
-    }
+    here(worker, now_ns).carried(received, now_ns)
 }
 
 /// Notes a redirect that cannot be carried out.

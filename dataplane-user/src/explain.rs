@@ -12,10 +12,9 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use anyhow::{Result, bail};
 use aya::maps::{Map, PerCpuArray};
-use dataplane_common::decay::Rate;
 use dataplane_common::estimate::{Cost, ept_ns};
 use dataplane_common::function::Units;
-use dataplane_common::load::{Erl, Forwarding, Row as _, Signals, saturate};
+use dataplane_common::load::{Erl, Forwarding, Row as _, Signals};
 use dataplane_common::maps::{
     self as names, FunctionRow, LoadRow, MetaRow, ORDER_AFFINE, PEER_PRESENT, Params, PeerRow, SignalsRow, SlotRow,
     WorkerRow, function_slot,
@@ -457,8 +456,7 @@ impl Scene<'_> {
     fn peer(&self, id: u16, name: &str, job: &Job) -> PeerView {
         let row = self.snapshot.loads.get(usize::from(id)).copied().unwrap_or_default();
         let tuning = &self.params.tuning;
-        let service_ns = u64::from(self.snapshot.signals.service_ns);
-        let relax = Rate::of(saturate(service_ns * u64::from(tuning.relax_milli) / 1000));
+        let relax = tuning.relaxation(self.snapshot.signals.service_ns);
         let params = Params { guard: 0, ..self.params };
         let there = decide(self.function.policy, job, &params, &self.snapshot.alone(&id)).there;
         PeerView {

@@ -20,10 +20,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use aya::sys::{Stats, enable_stats};
 use dataplane_common::feedback::mean;
 use dataplane_common::load::Forwarding;
-use dataplane_common::maps::{LoadRow, SignalsRow, WorkerRow};
+use dataplane_common::maps::{LoadRow, WorkerRow};
 
 use crate::maps::Tables;
-use crate::maps::tables::{pair, set};
 
 /// Time between two measurements of the programs, ns.
 const PROGRAMS_NS: u64 = 5_000_000_000;
@@ -146,7 +145,7 @@ impl Meter {
         if now_ns >= self.next_look_ns {
             self.next_look_ns = now_ns + LOOK_NS;
             self.look();
-            self.show();
+            self.tables.set_forwarding(&self.cost());
         }
     }
 
@@ -217,13 +216,6 @@ impl Meter {
             ..self.prior
         }
     }
-
-    fn show(&self) {
-        let cost = self.cost();
-        let row = self.tables.signals.row(0);
-        set(row, offset_of!(SignalsRow, send_ns), pair(cost.send_ns, cost.receive_ns));
-        set(row, offset_of!(SignalsRow, wire_ns), pair(cost.wire_ns, cost.wire_ns_per_byte_q16));
-    }
 }
 
 /// Takes a new mean, if there is one, into the mean so far.
@@ -237,6 +229,8 @@ fn follow(known: &mut u32, found: Option<u32>) {
 mod tests {
     use super::*;
     use crate::maps::tables::tests::tables;
+    use crate::maps::tables::{pair, set};
+    use dataplane_common::maps::SignalsRow;
 
     const PRIOR: Forwarding =
         Forwarding { send_ns: 2_000, receive_ns: 3_000, wire_ns: 10_000, wire_ns_per_byte_q16: 1 << 16 };

@@ -465,10 +465,8 @@ fn write_costs(tables: &Tables, config: &Config, peers: &[PeerAddress]) {
     for (position, peer) in (0..).zip(peers) {
         tables.roster.row(position).word(0).store(peer.node.into(), Relaxed);
     }
+    tables.set_forwarding(&config.forwarding.cost());
     let row = tables.signals.row(0);
-    let cost = config.forwarding.cost();
-    set(row, offset_of!(SignalsRow, send_ns), pair(cost.send_ns, cost.receive_ns));
-    set(row, offset_of!(SignalsRow, wire_ns), pair(cost.wire_ns, cost.wire_ns_per_byte_q16));
     set(row, offset_of!(SignalsRow, arrivals_q32), pair(0, peers.len() as u32));
 }
 

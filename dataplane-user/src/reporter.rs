@@ -11,11 +11,11 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use dataplane_common::bands::Behind;
 use dataplane_common::decay;
-use dataplane_common::load::{Received, saturate};
+use dataplane_common::load::{Here, Received, saturate};
 use dataplane_common::maps::{LOAD_SELF, LoadRow, WorkerRow};
 use dataplane_common::reason::Reason;
 use dataplane_common::report::{Moment, Plan, Schedule};
-use dataplane_common::wire::link::{Carried, Header, Kind, NO_FLOW, REPORT_FRAME_BYTES, Report, emit_ethernet};
+use dataplane_common::wire::link::{Header, Kind, REPORT_FRAME_BYTES, Report, emit_ethernet};
 use rustix::thread::ClockId;
 use rustix::time::Timespec;
 
@@ -211,29 +211,16 @@ impl Reporter {
         interval_us: u32,
     ) -> [u8; REPORT_FRAME_BYTES] {
         let row = self.tables.load.row(u32::from(peer.node));
+        let here = Here {
+            backlog_ns: saturate(snapshot.backlog_ns / u64::from(self.workers)),
+            queued_milli: saturate(snapshot.queued_milli / u64::from(self.workers)),
+            ..Here::default()
+        };
         let header = Header {
-            kind: Kind::Report,
-            hops: 1,
-            source: self.node,
-            destination: peer.node,
-            epoch: self.epoch,
             sequence: self.sequence,
-            charged_ns: 0,
             position_ns: row.word(offset_of!(LoadRow, sent_ns)).load(Relaxed) as u32,
-            length: 0,
-            type_id: 0,
-            port: 0,
-            flow: NO_FLOW,
-            arrival_ns: 0,
-            flow_sequence: 0,
-            load: Carried {
-                stamp_us: (snapshot.at_ns >> 10) as u32,
-                backlog_ns: saturate(snapshot.backlog_ns / u64::from(self.workers)),
-                received_ns: received.position_ns,
-                received_epoch: received.epoch as u16,
-                queued: Carried::queued_of(saturate(snapshot.queued_milli / u64::from(self.workers))),
-            },
-            spent_ns: 0,
+            load: here.carried(received, snapshot.at_ns),
+            ..Header::without_frame(Kind::Report, self.node, peer.node, self.epoch)
         };
         let body = Report {
             behind: self.behind,

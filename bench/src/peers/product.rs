@@ -9,9 +9,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use dataplane_common::load::{Here, Received};
 use dataplane_common::reason::Reason;
 use dataplane_common::wire::anep::UDP_PORT;
-use dataplane_common::wire::link::{Carried, Header, Kind, NO_FLOW, Report, emit_ethernet};
+use dataplane_common::wire::link::{Header, Kind, Report, emit_ethernet};
 use dataplane_user::functions::Builtin;
 use dataplane_user::sys::{NetDevice, PacketSocket};
 use dataplane_user::worker::monotonic_ns;
@@ -251,30 +252,11 @@ fn packet_socket(lab: &Lab, host: Host, interface: &str) -> Result<(NetDevice, P
 
 /// A report of an idle node that has received everything up to `last` (epoch, position).
 fn report(sequence: u32, epoch: u32, last: (u32, u32), to: [u8; 6], from: [u8; 6]) -> Vec<u8> {
+    let received = Received { epoch: last.0, position_ns: last.1 };
     let header = Header {
-        kind: Kind::Report,
-        hops: 1,
-        source: NEXT,
-        destination: TESTED,
-        epoch,
         sequence,
-        charged_ns: 0,
-        position_ns: 0,
-        length: 0,
-        type_id: 0,
-        port: 0,
-        flow: NO_FLOW,
-        arrival_ns: 0,
-        flow_sequence: 0,
-        load: Carried {
-            // Microseconds of 1024 ns, as the wire has them.
-            stamp_us: (monotonic_ns() >> 10) as u32,
-            backlog_ns: 0,
-            received_ns: last.1,
-            received_epoch: last.0 as u16,
-            queued: 0,
-        },
-        spent_ns: 0,
+        load: Here::default().carried(received, monotonic_ns()),
+        ..Header::without_frame(Kind::Report, NEXT, TESTED, epoch)
     };
     let report = Report { interval_us: PROMISE_US, workers: 1, ..Report::default() };
     [emit_ethernet(to, from).as_slice(), &header.emit(), &report.emit()].concat()

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use dataplane_common::bands::{BANDS, Behind};
 use dataplane_common::decay::Rate;
-use dataplane_common::load::{Signals, saturate};
+use dataplane_common::load::{Here, Received, Signals, saturate};
 use dataplane_common::maps::{LoadRow, Params};
 use dataplane_common::plan::{HERE, SLOTS, TABLES};
 use dataplane_common::policy::{Needs, Planner, PolicyKind};
@@ -203,21 +203,15 @@ impl Node {
     /// Sets the signals, and how rows learn under them.
     pub fn set_signals(&mut self, signals: Signals) {
         let tuning = &self.params.tuning;
-        let service_ns = u64::from(signals.service_ns);
-        self.learning.relax = Rate::of(saturate(service_ns * u64::from(tuning.relax_milli) / 1000));
-        self.learning.forget_ns = saturate(service_ns * u64::from(tuning.peak_milli) / 1000);
+        self.learning.relax = tuning.relaxation(signals.service_ns);
+        self.learning.forget_ns = tuning.peak_forget_ns(signals.service_ns);
         self.signals.set(signals);
     }
 
     /// The load that a frame of `worker` carries.
     pub fn carried(&self, worker: usize, now_ns: u64) -> Carried {
         let (backlog_ns, queued_milli) = self.workers[worker].backlog(now_ns);
-        Carried {
-            stamp_us: (now_ns >> 10) as u32,
-            backlog_ns,
-            queued: Carried::queued_of(queued_milli),
-            ..Carried::default()
-        }
+        Here { backlog_ns, queued_milli, ..Here::default() }.carried(Received::default(), now_ns)
     }
 
     /// Backlog and packets in thousandths, means over the workers, and packets in all.

@@ -29,6 +29,19 @@ pub struct Kind {
 }
 
 impl Kind {
+    /// Packets that are sent back as they are: what is left is the way.
+    pub fn without_work() -> Self {
+        let name = Builtin::Forward.name();
+        Self {
+            name: name.to_owned(),
+            function: name.to_owned(),
+            operand: None,
+            weight: 1.0,
+            nominal_ns: 1_000,
+            emulated: false,
+        }
+    }
+
     /// The function.
     ///
     /// # Errors

@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use dataplane_user::functions::Builtin;
 use serde::Serialize;
 
 use crate::demo::setup::Setup;
@@ -25,8 +24,6 @@ const WARM_UP: Duration = Duration::from_millis(200);
 const AWAKE: Duration = Duration::from_millis(20);
 /// The generator stops waiting for packets when none has come for this long.
 const QUIET: Duration = Duration::from_millis(300);
-/// Nominal service time, for the description of the schedule only, ns.
-const NOMINAL_NS: u64 = 1_000;
 
 /// The way of a packet, in ns, medians.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -90,14 +87,7 @@ fn probe(cluster: &mut Cluster, setup: &Setup, settings: &NodeSettings, interrup
 
 fn workload(setup: &Setup) -> Workload {
     Workload {
-        kinds: vec![Kind {
-            name: Builtin::Forward.name().to_owned(),
-            function: Builtin::Forward.name().to_owned(),
-            operand: None,
-            weight: 1.0,
-            nominal_ns: NOMINAL_NS,
-            emulated: false,
-        }],
+        kinds: vec![Kind::without_work()],
         node_weights: vec![1.0],
         rate_per_s: RATE,
         flows: 1,

@@ -71,7 +71,7 @@ impl Terms {
             way_ns: u64::from(cost.send_ns) + u64::from(cost.transit_ns(job.bytes)),
             price_ns: (price * busy).checked_div(1000 - busy).unwrap_or(0),
             delayed_q32: u64::from(signals.arrivals_q32) * u64::from(tuning.damping_milli) / 1000,
-            relax: Rate::of(saturate(u64::from(signals.service_ns) * u64::from(tuning.relax_milli) / 1000)),
+            relax: tuning.relaxation(signals.service_ns),
             gain_milli: tuning.gain_milli,
         }
     }

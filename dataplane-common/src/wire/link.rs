@@ -138,6 +138,29 @@ pub struct Header {
 }
 
 impl Header {
+    /// The header of a frame with nothing behind it that is a packet: of a report or a request. Sequence, position and load are
+    /// the sender's to set.
+    pub fn without_frame(kind: Kind, source: u16, destination: u16, epoch: u32) -> Self {
+        Self {
+            kind,
+            hops: 1,
+            source,
+            destination,
+            epoch,
+            sequence: 0,
+            charged_ns: 0,
+            position_ns: 0,
+            length: 0,
+            type_id: 0,
+            port: 0,
+            flow: NO_FLOW,
+            arrival_ns: 0,
+            flow_sequence: 0,
+            load: Carried::default(),
+            spent_ns: 0,
+        }
+    }
+
     /// The header's bytes.
     #[inline(always)]
     pub fn emit(&self) -> [u8; HEADER_BYTES] {

@@ -1,9 +1,10 @@
 //! The mapped arrays of one node, shared by its workers and its control thread.
 
+use std::mem::offset_of;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use dataplane_common::load::{self, Word, WorkerLoad};
+use dataplane_common::load::{self, Forwarding, Word, WorkerLoad};
 use dataplane_common::maps::{FlowRow, FunctionRow, LoadRow, MetaRow, QueueRow, SignalsRow, SlotRow, WorkerRow};
 use dataplane_common::reason::{REASON_STRIDE, Reason};
 
@@ -45,6 +46,19 @@ impl Tables {
     pub fn worker_load(&self, worker: u32) -> WorkerLoad {
         let row = self.workers.row(worker);
         WorkerLoad::read(|offset| row.word(offset).load(Acquire))
+    }
+
+    /// What forwarding costs, as deciders read it.
+    pub fn forwarding(&self) -> Forwarding {
+        let row = self.signals.row(0);
+        Forwarding::read(|offset| row.word(offset).load(Relaxed))
+    }
+
+    /// Shows deciders what forwarding costs.
+    pub fn set_forwarding(&self, cost: &Forwarding) {
+        let row = self.signals.row(0);
+        set(row, offset_of!(SignalsRow, send_ns), pair(cost.send_ns, cost.receive_ns));
+        set(row, offset_of!(SignalsRow, wire_ns), pair(cost.wire_ns, cost.wire_ns_per_byte_q16));
     }
 }
 

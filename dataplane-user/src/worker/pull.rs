@@ -10,14 +10,14 @@ use std::mem::offset_of;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use dataplane_common::decay::Rate;
-use dataplane_common::load::{Forwarding, Received, Row as _, pressed, saturate};
+use dataplane_common::load::{Received, Row as _, pressed};
 use dataplane_common::maps::{FunctionRow, LoadRow, SignalsRow};
 use dataplane_common::meta::{Metadata, Origin};
 use dataplane_common::pull::Giving;
 use dataplane_common::reason::Reason;
 use dataplane_common::tuning::Tuning;
 use dataplane_common::wire::ip::ETHERNET_BYTES;
-use dataplane_common::wire::link::{Carried, Header, Kind, NO_FLOW, OVERHEAD_BYTES, emit_ethernet};
+use dataplane_common::wire::link::{Carried, Header, Kind, OVERHEAD_BYTES, emit_ethernet};
 
 use super::{Taken, Worker, monotonic_ns};
 use crate::port::Port;
@@ -111,7 +111,7 @@ impl<P: Port> Worker<P> {
     /// Before a packet is served behind which nothing waits: asks if it is over before an answer can come.
     pub(super) fn ask_early(&mut self, charged_ns: u32) {
         if self.pulling.is_some() && self.queue.as_ref().is_some_and(crate::queue::Queue::is_empty) {
-            let cost = self.forwarding();
+            let cost = self.tables.forwarding();
             let lead_ns = 2 * u64::from(cost.transit_ns(OVERHEAD_BYTES)) + u64::from(cost.send_ns);
             if u64::from(charged_ns) <= lead_ns {
                 self.ask_for_work();
@@ -125,24 +125,12 @@ impl<P: Port> Worker<P> {
         if frame.set_len(OVERHEAD_BYTES).is_err() {
             return self.umem.release(frame);
         }
+        let row = self.tables.load.row(u32::from(way.node));
         let header = Header {
-            kind: Kind::Pull,
-            hops: 1,
-            source: self.settings.node,
-            destination: way.node,
-            epoch: self.settings.epoch,
-            sequence: 0,
-            charged_ns: 0,
-            position_ns: self.tables.load.row(u32::from(way.node)).word(offset_of!(LoadRow, sent_ns)).load(Relaxed)
-                as u32,
-            length: 0,
-            type_id: 0,
-            port: 0,
-            flow: NO_FLOW,
+            position_ns: row.word(offset_of!(LoadRow, sent_ns)).load(Relaxed) as u32,
             arrival_ns: now_ns,
-            flow_sequence: 0,
             load: self.carried(way.node, now_ns),
-            spent_ns: 0,
+            ..Header::without_frame(Kind::Pull, self.settings.node, way.node, self.settings.epoch)
         };
         self.write_header(&mut frame, way, &header);
         if self.send_alone(way.interface as usize, frame) {
@@ -196,7 +184,7 @@ impl<P: Port> Worker<P> {
 
     /// The packet that `node` shall have, out of the queue, and the way there.
     fn choose_for(&mut self, node: u16) -> Option<(Taken, Way)> {
-        let cost = self.forwarding();
+        let cost = self.tables.forwarding();
         let signals = self.tables.signals.row(0).word(offset_of!(SignalsRow, utilisation_milli)).load(Relaxed);
         let setup = &self.pulling.as_ref()?.setup;
         let way = setup.ways.iter().find(|way| way.node == node).copied()?;
@@ -269,34 +257,16 @@ impl<P: Port> Worker<P> {
 
     /// This node's load, as a frame to `node` carries it.
     pub(super) fn carried(&self, node: u16, now_ns: u64) -> Carried {
-        let here = self.tables.worker_load(self.settings.worker).here(now_ns);
         let row = self.tables.load.row(u32::from(node));
         let received = Received::from_word(row.word(offset_of!(LoadRow, received_ns)).load(Relaxed));
-        Carried {
-            stamp_us: (now_ns >> 10) as u32,
-            backlog_ns: here.backlog_ns,
-            received_ns: received.position_ns,
-            received_epoch: received.epoch as u16,
-            queued: Carried::queued_of(here.queued_milli),
-        }
+        self.tables.worker_load(self.settings.worker).here(now_ns).carried(received, now_ns)
     }
 
-    fn forwarding(&self) -> Forwarding {
-        let row = self.tables.signals.row(0);
-        let halves = |offset| {
-            let word = row.word(offset).load(Relaxed);
-            (word as u32, (word >> 32) as u32)
-        };
-        let (send_ns, receive_ns) = halves(offset_of!(SignalsRow, send_ns));
-        let (wire_ns, wire_ns_per_byte_q16) = halves(offset_of!(SignalsRow, wire_ns));
-        Forwarding { send_ns, receive_ns, wire_ns, wire_ns_per_byte_q16 }
-    }
-
-    /// How fast a load forgets a report; as in the XDP program.
+    /// How fast a load forgets a report.
     fn relaxation(&self) -> Rate {
         let signals = self.tables.signals.row(0).word(offset_of!(SignalsRow, utilisation_milli)).load(Relaxed);
-        let relax_milli = self.pulling.as_ref().map_or(0, |pulling| pulling.setup.tuning.relax_milli);
-        Rate::of(saturate((signals >> 32) * u64::from(relax_milli) / 1000))
+        let tuning = self.pulling.as_ref().map_or(&Tuning::DEFAULT, |pulling| &pulling.setup.tuning);
+        tuning.relaxation((signals >> 32) as u32)
     }
 
     /// Sends one frame by itself, because those of a batch are counted as results; false when it could not be sent.
