@@ -31,6 +31,7 @@ pub mod estimate;
 pub mod feedback;
 pub mod function;
 pub mod hash;
+pub mod held;
 pub mod ledger;
 pub mod load;
 pub mod maps;

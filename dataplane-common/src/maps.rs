@@ -7,7 +7,7 @@
 use crate::tuning::Tuning;
 
 /// Changes whenever a layout below, the metadata or the interconnect header changes.
-pub const ABI_VERSION: u32 = 3;
+pub const ABI_VERSION: u32 = 4;
 
 /// Rows in the load table when the object is loaded by hand; `dataplane run` sizes it to the cluster.
 pub const DEFAULT_NODES: usize = 64;
@@ -52,6 +52,8 @@ pub const META: &str = "META";
 pub const SLOTS: &str = "SLOTS";
 /// `FLOWS`: [`FlowRow`] by flow slot.
 pub const FLOWS: &str = "FLOWS";
+/// `HELD`: [`crate::held::Word`] by place ([`crate::held::place`]).
+pub const HELD: &str = "HELD";
 /// `SIGNALS`: one [`SignalsRow`].
 pub const SIGNALS: &str = "SIGNALS";
 /// `ROSTER`: the ids of the peers, in the first [`SignalsRow::peers`] entries.
@@ -60,7 +62,7 @@ pub const ROSTER: &str = "ROSTER";
 pub const TURNS: &str = "TURNS";
 
 /// Every map, in the order `status` and `xtask maps` print them.
-pub const ALL: [&str; 19] = [
+pub const ALL: [&str; 20] = [
     LOAD_TABLE,
     WORKERS,
     QUEUES,
@@ -77,6 +79,7 @@ pub const ALL: [&str; 19] = [
     META,
     SLOTS,
     FLOWS,
+    HELD,
     SIGNALS,
     ROSTER,
     TURNS,
@@ -164,8 +167,12 @@ pub struct LoadRow {
     pub acked_frames: u32,
     /// [`LOAD_SELF`] and others.
     pub flags: u32,
+    /// Position up to which the node takes work of ours, ns (wrapping). One word with `limited`.
+    pub limit_ns: u32,
+    /// 1 = `limit_ns` holds; 0 = the node takes any amount.
+    pub limited: u32,
     /// Reserved, zero.
-    pub reserved2: [u64; 2],
+    pub reserved2: u64,
     /// Newest position of the node's work that arrived here, ns (wrapping). One word with `received_epoch`.
     pub received_ns: u32,
     /// Boot epoch of the node that `received_ns` belongs to.
@@ -301,10 +308,10 @@ pub struct FunctionRow {
     pub policy: u32,
     /// Node that takes all packets of the function while it floods, plus one; 0 = none (`type-burst`).
     pub home: u32,
-    /// [`ORDER_FLOW`] and others. One word with `reserved0`.
+    /// [`ORDER_FLOW`] and others. One word with `flags`.
     pub order: u32,
-    /// Reserved, zero.
-    pub reserved0: u32,
+    /// [`FUNCTION_WORKER`] and others.
+    pub flags: u32,
     /// Packets of the function that arrived at this node's ports, in the row of worker 0 and only while a policy needs it.
     /// Atomic add of the XDP programs.
     pub arrivals: u64,
@@ -335,6 +342,13 @@ pub const ORDER_NONE: u32 = 1;
 /// [`FunctionRow::order`]: packets are computed where they arrive, in their order: the function keeps state of its flows.
 pub const ORDER_AFFINE: u32 = 2;
 
+/// [`FunctionRow::flags`]: workers decide about the function's packets, not the XDP program.
+pub const FUNCTION_WORKER: u32 = 1;
+/// [`FunctionRow::flags`]: the node that computes a packet sends its result out of a port of its own.
+pub const FUNCTION_DIRECT: u32 = 2;
+/// [`FunctionRow::flags`]: the node of arrival keeps a packet it forwards until the result is there.
+pub const FUNCTION_LOSSLESS: u32 = 4;
+
 /// How to reach a peer over the interconnect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -347,10 +361,20 @@ pub struct PeerRow {
     pub source_mac: [u8; 6],
     /// Longest frame, Ethernet header included, that the link carries.
     pub max_frame: u16,
+    /// With [`PEER_ROUTED`]: IPv4 address of the peer.
+    pub address: [u8; 4],
+    /// With [`PEER_ROUTED`]: our IPv4 address.
+    pub source_address: [u8; 4],
+    /// With [`PEER_ROUTED`]: UDP port of the peer.
+    pub udp_port: u16,
+    /// Reserved, zero.
+    pub reserved: [u16; 3],
 }
 
 /// [`PeerRow::flags`]: the row describes a peer.
 pub const PEER_PRESENT: u16 = 1;
+/// [`PeerRow::flags`]: frames travel in UDP over IPv4, and [`PeerRow::mac`] is the next hop's.
+pub const PEER_ROUTED: u16 = 2;
 
 /// What an interface is to the node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -446,6 +470,15 @@ pub struct SignalsRow {
     pub reserved2: [u64; 3],
 }
 
+/// [`Params::auth`]: nothing is sealed; there is no key.
+pub const AUTH_OFF: u32 = 0;
+/// [`Params::auth`]: reports and requests for work are sealed.
+pub const AUTH_REPORTS: u32 = 1;
+/// [`Params::auth`]: every interconnect header is sealed.
+pub const AUTH_HEADER: u32 = 2;
+/// [`Params::auth`]: every interconnect header is sealed, and the frame behind it.
+pub const AUTH_FULL: u32 = 3;
+
 /// What the loader writes into the XDP object's read-only data. Constant for the life of the programs, so that the
 /// verifier removes every policy but the chosen ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -473,8 +506,12 @@ pub struct Params {
     pub seed: u32,
     /// 1 = take the loads that forwards and results carry, not only those of reports.
     pub piggyback: u32,
-    /// Reserved, zero.
-    pub reserved: u32,
+    /// Packets are refused at ports while more work than this waits at their worker, ns; 0 = never.
+    pub backlog_limit_ns: u32,
+    /// How interconnect frames prove where they come from: [`AUTH_OFF`] and others.
+    pub auth: u32,
+    /// UDP port of the routed interconnect.
+    pub link_port: u32,
     /// The settings of the policies.
     pub tuning: Tuning,
 }
@@ -493,7 +530,9 @@ impl Params {
         margin_ns: 0,
         seed: 0,
         piggyback: 0,
-        reserved: 0,
+        backlog_limit_ns: 0,
+        auth: AUTH_OFF,
+        link_port: crate::wire::link::UDP_PORT as u32,
         tuning: Tuning::DEFAULT,
     };
 }
@@ -502,14 +541,14 @@ const _: () = assert!(size_of::<LoadRow>() == 192);
 const _: () = assert!(size_of::<WorkerRow>() == 192);
 const _: () = assert!(size_of::<QueueRow>() == 128);
 const _: () = assert!(size_of::<FunctionRow>() == 128);
-const _: () = assert!(size_of::<PeerRow>() == 16);
+const _: () = assert!(size_of::<PeerRow>() == 32);
 const _: () = assert!(size_of::<InterfaceRow>() == 8);
 const _: () = assert!(size_of::<MetaRow>() == 48);
 const _: () = assert!(size_of::<SlotRow>() == 16);
 const _: () = assert!(size_of::<FlowRow>() == 16);
 const _: () = assert!(size_of::<SignalsRow>() == 64);
 // No padding: another setting may need a reserved word.
-const _: () = assert!(size_of::<Params>() == 44 + size_of::<Tuning>());
+const _: () = assert!(size_of::<Params>() == 52 + size_of::<Tuning>());
 
 #[cfg(test)]
 mod tests {

@@ -99,6 +99,8 @@ reasons! {
     LocalQueued, Port, Queue, "local_queued", "Given to this node's worker.";
     NoteTrailing, Port, Note, "note_trailing_bytes", "Active packets shorter than the datagram that carried them; the tail is ignored.";
     NoteTooLong, Port, Note, "note_too_long_to_forward", "Kept here because the link's MTU has no room for the interconnect header.";
+    NoteNoCredit, Port, Note, "note_no_credit", "Kept here because the node the policy chose takes no more work for now.";
+    DropOverload, Port, Drop, "drop_overload", "Refused because more work waits here than the node takes ([workers] backlog_limit).";
     NoteUnreachable, Port, Note, "note_unreachable", "Kept here because the node the policy chose has no link, or there is no room for the interconnect header.";
 
     SeenLink, Link, Seen, "link_seen", "Frames that arrived on an interconnect link.";
@@ -113,6 +115,7 @@ reasons! {
     DropLinkPort, Link, Drop, "drop_link_port", "Result for a port this node does not have.";
     DropLinkNoSocket, Link, Drop, "drop_link_no_socket", "Forwarded packet on a queue without a worker's socket.";
     DropLinkHeadroom, Link, Drop, "drop_link_headroom", "The driver left no room in front of the frame for metadata.";
+    DropLinkDuplicate, Link, Drop, "drop_link_duplicate", "Result of a packet kept here whose result has come already, or which is being computed again.";
     DropReportOld, Link, Drop, "drop_report_old", "Report older than one already taken.";
     ReportTaken, Link, Consume, "report_taken", "Load reports taken.";
     ForwardQueued, Link, Queue, "forward_queued", "Forwarded packets given to this node's worker.";
@@ -120,11 +123,13 @@ reasons! {
     ResultReturned, Link, Send, "result_returned", "Results given to the device of the port their packet arrived at.";
     PullQueued, Link, Queue, "pull_queued", "Requests of idle peers for work, given to this node's worker.";
     MarkTaken, Link, Consume, "mark_taken", "Word of peers that a packet of an ordered flow was dropped there and nothing will come back.";
+    UndoneTaken, Link, Consume, "undone_taken", "Word of peers that a packet kept here was not computed there: it is placed anew.";
     NotePiggyback, Link, Note, "note_piggyback", "Forwards and results whose load was newer than the one known, and was taken.";
     NoteLate, Link, Note, "note_late_result", "Results sent on after one that arrived after them: their turn had been given up.";
 
     SeenLocal, Worker, Seen, "worker_local", "Packets of this node's ports taken by a worker.";
     SeenForwarded, Worker, Seen, "worker_forwarded", "Packets of other nodes taken by a worker.";
+    SeenAgain, Worker, Seen, "worker_again", "Packets of lossless functions placed anew, because the node they were sent to did not answer or did not compute them.";
     SeenResult, Worker, Seen, "worker_result", "Results and marks of other nodes that came before their turn, taken by a worker.";
     SeenPull, Worker, Seen, "worker_pull", "Requests of idle peers for work taken by a worker.";
     DropMetadata, Worker, Drop, "drop_metadata", "Frame without valid metadata of the XDP program, or a forwarded one that holds no active packet.";
@@ -133,15 +138,18 @@ reasons! {
     DropResultRoom, Worker, Drop, "drop_result_room", "No result option, or one too small for the function's result.";
     DropForwardLimit, Worker, Drop, "drop_forward_limit", "Forwarded packet whose declared cost is above the function's limit here.";
     DropStopping, Worker, Drop, "drop_stopping", "Not computed: the node is stopping.";
+    DropNoWay, Worker, Drop, "drop_no_way", "Result for a node that is no peer any more.";
     DropTxFull, Worker, Drop, "drop_tx_full", "The transmit ring stayed full.";
-    SentResult, Worker, Send, "sent_result", "Results sent out of the port they arrived at.";
-    SentForward, Worker, Send, "sent_forward", "Packets given to an idle peer that had asked for work.";
+    SentResult, Worker, Send, "sent_result", "Results sent out of a port of this node.";
+    SentForward, Worker, Send, "sent_forward", "Packets sent to another node by a worker: it decided so, or the node was idle and had asked for work.";
     PullAnswered, Worker, Consume, "pull_answered", "Requests for work that were given a packet.";
     PullRefused, Worker, Consume, "pull_refused", "Requests for work in vain: nothing waited here whose move gains anything.";
     NotePullSent, Worker, Note, "note_pull_sent", "Requests for work sent to peers because a worker was idle.";
     MarkEnded, Worker, Consume, "mark_ended", "As mark_taken, but before the packet's turn in its flow.";
     NoteOutOfOrder, Worker, Note, "note_out_of_order", "Results sent out of the order of their flow: one before them did not come in time, or came when it had been given up, or there was no room to hold them.";
-    NoteMarkSent, Worker, Note, "note_mark_sent", "Dropped forwarded packets of which the node of arrival was told, because results of their flow wait for each other there.";
+    NoteMarkSent, Worker, Note, "note_mark_sent", "Forwarded packets without a result on its way home of which the node of arrival was told: dropped, or answered directly.";
+    NoteKept, Worker, Note, "note_kept", "Packets of lossless functions kept until their result is there.";
+    NoteKeptFull, Worker, Note, "note_kept_full", "Packets of lossless functions computed here because there was no room to keep them.";
     SentHome, Worker, Send, "sent_home", "Results sent back to the node of arrival.";
 
     ReportSent, Control, Send, "report_sent", "Load reports sent, one for each peer.";
@@ -151,7 +159,7 @@ reasons! {
 /// Number of reasons.
 pub const REASONS: usize = Reason::ALL.len();
 /// Counters per worker in the worker counter map: [`REASONS`] rounded up, so that workers share no cache line.
-pub const REASON_STRIDE: usize = 96;
+pub const REASON_STRIDE: usize = 128;
 
 const _: () = assert!(REASONS <= REASON_STRIDE);
 

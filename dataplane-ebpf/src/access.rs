@@ -8,6 +8,7 @@ use core::ptr::{addr_of, addr_of_mut, read_volatile, write_volatile};
 use aya_ebpf::helpers::generated::{bpf_get_smp_processor_id, bpf_loop};
 use dataplane_common::decay::Rate;
 use dataplane_common::feedback;
+use dataplane_common::held;
 use dataplane_common::load::{
     self, Erl, Forwarding, Here, LoadStamp, LoadView, Received, ReportStamp, Row, Signals, Visit, Word, WorkerLoad,
     saturate,
@@ -16,9 +17,9 @@ use dataplane_common::maps::{FunctionRow, LoadRow, MAX_WORKERS, Params, SignalsR
 use dataplane_common::order::{Place, Released};
 use dataplane_common::plan::HERE;
 use dataplane_common::policy::{Needs, needing};
-use dataplane_common::wire::link::{Header, Report};
+use dataplane_common::wire::link::{FLAG_DIRECT, FLAG_UNDONE, Header, Report};
 
-use crate::maps::{FLOWS, FUNCTIONS, LOAD_TABLE, ROSTER, SIGNALS, SLOTS, TURNS};
+use crate::maps::{FLOWS, FUNCTIONS, HELD, LOAD_TABLE, ROSTER, SIGNALS, SLOTS, TURNS};
 
 /// Written by the loader before the programs are verified; constant afterwards.
 #[unsafe(no_mangle)]
@@ -88,7 +89,7 @@ pub fn function(function: u32, queue: u32) -> Option<FunctionRow> {
         )
     };
     let (cost, limit, declared) = (read_word(fields.0), read_word(fields.1), read_word(fields.2));
-    let policy = read_word(fields.3);
+    let (policy, order) = (read_word(fields.3), read_word(fields.4));
     // A row without a limit is not in use.
     if limit as u32 == 0 {
         return None;
@@ -102,7 +103,8 @@ pub fn function(function: u32, queue: u32) -> Option<FunctionRow> {
         declared_b_q16: (declared >> 32) as u32,
         policy: policy as u32,
         home: (policy >> 32) as u32,
-        order: read_word(fields.4) as u32,
+        order: order as u32,
+        flags: (order >> 32) as u32,
         ..FunctionRow::default()
     })
 }
@@ -380,6 +382,7 @@ pub fn take_report(params: &Params, header: &Header, report: &Report, now_ns: u6
             addr_of_mut!((*row).acked_frames),
             addr_of_mut!((*row).valid_until_ns),
             addr_of_mut!((*row).reports),
+            addr_of_mut!((*row).limit_ns),
         )
     };
     write_word(
@@ -392,6 +395,11 @@ pub fn take_report(params: &Params, header: &Header, report: &Report, now_ns: u6
     let known = header.load.received_epoch == params.epoch as u16;
     let acked = if known { report.received_frames } else { XdpRow(row).word(Word::SentFrames) as u32 };
     write_word(fields.3, word(acked, (read_word(fields.3) >> 32) as u32));
+    // A node that does not know this boot counts from a position we do not know.
+    write_word(fields.6, match report.limit_ns {
+        Some(limit_ns) if known => word(limit_ns, 1),
+        _ => 0,
+    });
     write_word(fields.4, now_ns + load::valid_for_ns(report.interval_us));
     add(fields.5, 1);
     true
@@ -414,7 +422,8 @@ pub fn take_result(params: &Params, header: &Header, now_ns: u64) {
         )
     };
     add(fields.0, 1);
-    if header.length == 0 {
+    let is_direct = header.flags & FLAG_DIRECT != 0;
+    if header.length == 0 && !is_direct {
         // Nothing was computed.
         return;
     }
@@ -435,6 +444,10 @@ pub fn take_result(params: &Params, header: &Header, now_ns: u64) {
     let known = read_word(fields.3);
     let speed = feedback::speed((known >> 32) as u16, charged_ns, served_ns);
     write_word(fields.3, (known & !(0xffff << 32)) | u64::from(speed) << 32);
+    if header.length == 0 {
+        // It says nothing about packets on their way.
+        return;
+    }
     let known = read_word(fields.4);
     let transit_ns = response_ns.saturating_sub(header.spent_ns);
     write_word(
@@ -488,6 +501,19 @@ pub fn take_turn(slot: u16, number: u32, now_ns: u64) -> Place {
             if compare_and_set(word, before, after) { Place::Next } else { Place::Past }
         }
         place => place,
+    }
+}
+
+/// Ends the wait for the result of a packet that is kept here; false when nobody waits for it any more.
+#[inline(always)]
+pub fn answer_held(header: &Header) -> bool {
+    let Some(place) = HELD.get_ptr_mut(header.held) else {
+        return false;
+    };
+    let before = read_word(place);
+    match held::Word::from_word(before).answered(header.generation, header.flags & FLAG_UNDONE != 0) {
+        Some(after) => compare_and_set(place, before, after.to_word()),
+        None => false,
     }
 }
 

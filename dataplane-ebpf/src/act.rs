@@ -6,7 +6,7 @@ use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::xdp_action::XDP_PASS;
 use aya_ebpf::helpers::{bpf_xdp_adjust_head, bpf_xdp_adjust_meta};
 use aya_ebpf::programs::XdpContext;
-use dataplane_common::load::Received;
+use dataplane_common::load::{Received, has_credit};
 use dataplane_common::maps::{LoadRow, PEER_PRESENT, Params, WorkerRow, socket_slot};
 use dataplane_common::meta::{METADATA_BYTES, Metadata, Origin};
 use dataplane_common::reason::Reason;
@@ -128,6 +128,12 @@ pub fn forward(ctx: &XdpContext, params: &Params, worker: *const WorkerRow, mut 
     };
     if peer.flags & PEER_PRESENT == 0 {
         return unreachable();
+    }
+    // SAFETY: `row` is a live map value; only addresses are taken.
+    let (limit, sent) = unsafe { (addr_of!((*row).limit_ns), addr_of!((*row).sent_ns)) };
+    if !has_credit(read_word(limit), read_word(sent), header.charged_ns) {
+        count(Reason::NoteNoCredit);
+        return false;
     }
     if bytes > usize::from(peer.max_frame) {
         count(Reason::NoteTooLong);

@@ -27,14 +27,16 @@ use dataplane_common::classify::{Active, Class, classify, identify};
 use dataplane_common::estimate::{Cost, ept_ns};
 use dataplane_common::function::Units;
 use dataplane_common::hash::mix;
-use dataplane_common::maps::{FLOW_SLOTS, ORDER_AFFINE, ORDER_NONE, Params, WorkerRow};
+use dataplane_common::maps::{FLOW_SLOTS, FUNCTION_DIRECT, FUNCTION_WORKER, ORDER_AFFINE, ORDER_NONE, Params, WorkerRow};
 use dataplane_common::meta::Origin;
 use dataplane_common::order::Place;
 use dataplane_common::packet::Packet;
 use dataplane_common::policy::{Decision, Job, Verdict, decide};
 use dataplane_common::reason::Reason;
 use dataplane_common::wire::ip::ETHERNET_BYTES;
-use dataplane_common::wire::link::{Carried, ETHERTYPE_LINK, Header, Kind, NO_FLOW, OVERHEAD_BYTES, Report};
+use dataplane_common::wire::link::{
+    Carried, ETHERTYPE_LINK, FLAG_DIRECT, FLAG_HELD, FLAG_UNDONE, Header, Kind, NO_FLOW, OVERHEAD_BYTES, Report,
+};
 use frame::XdpFrame;
 
 /// Frames from outside.
@@ -107,7 +109,7 @@ fn handle_active(ctx: &XdpContext, params: &Params, active: &Active) -> u32 {
         random: random(params, identity.flow, now_ns),
     };
     access::count_demand(params, function);
-    let decision = if row.order == ORDER_AFFINE {
+    let decision = if row.order == ORDER_AFFINE || row.flags & FUNCTION_WORKER != 0 {
         Decision::LOCAL
     } else {
         decide(row.policy, &job, params, &Table { worker, signals, now_ns })
@@ -116,9 +118,12 @@ fn handle_active(ctx: &XdpContext, params: &Params, active: &Active) -> u32 {
     log_decision(ctx, active.anep.type_id, ept_ns, &decision);
     let flow = if row.order == ORDER_NONE { NO_FLOW } else { identity.flow as u16 & (FLOW_SLOTS as u16 - 1) };
     if let Verdict::Redirect(node) = decision.verdict
-        && forward(ctx, params, worker, (node, &job), (active.anep.type_id, interface as u16, flow))
+        && forward(ctx, params, worker, (node, &job), (active.anep.type_id, interface as u16, flow), row.flags)
     {
         return XDP_REDIRECT;
+    }
+    if params.backlog_limit_ns != 0 && access::here(worker, now_ns).backlog_ns > params.backlog_limit_ns {
+        return drop_frame(Reason::DropOverload);
     }
     let charge = Charge {
         function: function as u16,
@@ -154,10 +159,12 @@ fn forward(
     worker: *const WorkerRow,
     (node, job): (u16, &Job),
     (type_id, port, flow): (u16, u16, u16),
+    function_flags: u32,
 ) -> bool {
     let header = Header {
         kind: Kind::Forward,
         hops: 1,
+        flags: if function_flags & FUNCTION_DIRECT != 0 { FLAG_DIRECT } else { 0 },
         source: params.node,
         destination: node,
         epoch: params.epoch,
@@ -172,6 +179,8 @@ fn forward(
         flow_sequence: 0,
         load: Carried::default(),
         spent_ns: 0,
+        held: 0,
+        generation: 0,
     };
     let sent = act::forward(ctx, params, worker, header, job.bytes);
     if sent {
@@ -266,6 +275,16 @@ fn handle_result(ctx: &XdpContext, params: &Params, header: &Header) -> u32 {
     let now_ns = unsafe { bpf_ktime_get_ns() };
     take_piggyback(params, header, now_ns);
     access::take_result(params, header, now_ns);
+    if header.flags & FLAG_HELD != 0 {
+        if !access::answer_held(header) {
+            return drop_frame(Reason::DropLinkDuplicate);
+        }
+        if header.flags & FLAG_UNDONE != 0 {
+            // Its turn is still to come.
+            count(Reason::UndoneTaken);
+            return XDP_DROP;
+        }
+    }
     if header.flow != NO_FLOW {
         match access::take_turn(header.flow, header.flow_sequence, now_ns) {
             Place::Next => {}

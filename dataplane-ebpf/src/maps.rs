@@ -4,6 +4,7 @@ use aya_ebpf::bindings::BPF_F_MMAPABLE;
 use aya_ebpf::btf_maps::{Array, DevMap, HashMap, PerCpuArray, XskMap};
 use aya_ebpf::macros::btf_map;
 use aya_ebpf::programs::XdpContext;
+use dataplane_common::held::MAX_PLACES;
 use dataplane_common::maps::{
     DEFAULT_NODES, FLOW_SLOTS, FlowRow, FunctionRow, IFINDEX_SLOTS, InterfaceRow, LoadRow, MAX_FUNCTIONS,
     MAX_INTERFACES, MAX_WORKERS, MetaRow, PEER_PRESENT, PeerRow, QueueRow, SignalsRow, SlotRow, TYPE_IDS, WorkerRow,
@@ -32,6 +33,8 @@ pub static META: Array<MetaRow, 1, MMAPABLE> = Array::new();
 pub static SLOTS: Array<SlotRow, PLAN_SLOTS, MMAPABLE> = Array::new();
 #[btf_map]
 pub static FLOWS: Array<FlowRow, FLOW_SLOTS, MMAPABLE> = Array::new();
+#[btf_map]
+pub static HELD: Array<u64, MAX_PLACES, MMAPABLE> = Array::new();
 #[btf_map]
 pub static SIGNALS: Array<SignalsRow, 1, MMAPABLE> = Array::new();
 #[btf_map]

@@ -70,7 +70,10 @@ fn node(site: &Site, policy: PolicyKind, nodes: u16) -> Node<'_> {
     node.set_roster(&peers);
     let now_ns = monotonic_ns();
     for peer in peers {
-        node.set_peer(peer, PeerRow { mac: [2; 6], flags: PEER_PRESENT, source_mac: [4; 6], max_frame: 1_514 });
+        node.set_peer(
+            peer,
+            PeerRow { mac: [2; 6], flags: PEER_PRESENT, source_mac: [4; 6], max_frame: 1_514, ..PeerRow::default() },
+        );
         let row = LoadRow {
             backlog_ns: 2_000_000 + 1_000 * u32::from(peer),
             valid_until_ns: u64::MAX,

@@ -46,6 +46,7 @@ pub mod samples;
 pub mod status;
 #[expect(unsafe_code, reason = "system calls without a safe wrapper")]
 pub mod sys;
+pub mod ways;
 pub mod worker;
 pub mod xdp;
 pub mod xsk;

@@ -31,7 +31,8 @@ use crate::process::Checks;
 use crate::reporter::{PeerAddress, Reporter};
 use crate::samples::{Exchange, FunctionSamples, Samples};
 use crate::sys::{NetDevice, PacketSocket};
-use crate::worker::{InterfaceKind, Pull, Settings, Way, Worker, monotonic_ns};
+use crate::ways::{Way, Ways};
+use crate::worker::{Egress, InterfaceKind, Settings, Worker, monotonic_ns};
 use crate::xdp::{self, Mode, Object, Sizes};
 use crate::xsk::{Umem, UmemConfig, Xsk, XskConfig, ZeroCopy};
 
@@ -124,19 +125,21 @@ impl Node {
 
     fn run(&mut self, config: &Config, epoch: u32, functions: &[Builtin], peers: Vec<PeerAddress>) -> Result<()> {
         let socket = PacketSocket::open().context("cannot open a packet socket for reports (needs CAP_NET_RAW)")?;
+        let ways = Arc::new(self.ways(&peers));
         let mut exchanges = Vec::new();
         let mut workers = Vec::new();
         for (index, cpu) in (0..).zip(&config.workers.cpus) {
             let exchange = Arc::new(Exchange::default());
             let settings = Settings {
                 worker: index,
-                node: config.node.id,
-                epoch,
+                params: config.params(epoch),
+                ways: Arc::clone(&ways),
                 checks: Checks { udp_port: config.active.udp_port, udp_checksum: config.active.verify_udp_checksum },
                 spin: Duration::from_nanos(config.workers.spin_ns.into()),
-                discipline: config.params(epoch).tuning.discipline,
                 patience: Duration::from_nanos(config.workers.patience_ns.into()),
-                pull: config.workers.pull.then(|| self.pull(config, &peers)),
+                pull: config.workers.pull,
+                retry: Duration::from_nanos(config.interconnect.retry_ns.into()),
+                egress: self.egress(config),
             };
             workers.push((*cpu, self.open_worker(config, settings, functions, &exchange)?));
             exchanges.push(exchange);
@@ -156,7 +159,7 @@ impl Node {
             peers.clone(),
             socket,
             (config.node.id, epoch),
-            config.workers.cpus.len() as u32,
+            (config.workers.cpus.len() as u32, config.workers.backlog_limit_ns),
             report_plan(config),
         );
         let mut control = Control::new(Arc::clone(&self.tables), config, &peers);
@@ -169,8 +172,8 @@ impl Node {
         Ok(())
     }
 
-    /// How workers ask the peers for work.
-    fn pull(&self, config: &Config, peers: &[PeerAddress]) -> Pull {
+    /// How workers reach the peers.
+    fn ways(&self, peers: &[PeerAddress]) -> Ways {
         let way = |peer: &PeerAddress| {
             let (interface, attached) =
                 (0..).zip(&self.interfaces).find(|(_, attached)| attached.device.index == peer.ifindex)?;
@@ -182,8 +185,14 @@ impl Node {
                 max_frame: max_frame(&attached.device),
             })
         };
-        let params = config.params(1);
-        Pull { ways: peers.iter().filter_map(way).collect(), guard: params.guard != 0, tuning: params.tuning }
+        Ways::new(peers.iter().filter_map(way))
+    }
+
+    /// The way out of results that do not go home.
+    fn egress(&self, config: &Config) -> Option<Egress> {
+        let (interface, attached) =
+            (0..).zip(&self.interfaces).find(|(_, attached)| attached.device.name == config.egress.interface)?;
+        Some(Egress { interface, mac: attached.device.mac, next_hop: config.egress.next_hop })
     }
 
     /// A worker with a socket on its queue of every interface.
@@ -417,6 +426,7 @@ fn fill(object: &mut Object, config: &Config, interfaces: &[Attached]) -> Result
             declared_b_q16: prior.b_q16,
             policy: function.policy as u32,
             order: function.order.id(),
+            flags: function.flags(config.interconnect.transport),
             builtin: Builtin::ALL.iter().position(|known| *known == builtin).unwrap_or_default() as u32,
             ..FunctionRow::default()
         };
@@ -433,6 +443,7 @@ fn fill(object: &mut Object, config: &Config, interfaces: &[Attached]) -> Result
             flags: PEER_PRESENT,
             source_mac: link.device.mac,
             max_frame: max_frame(&link.device),
+            ..PeerRow::default()
         };
         object.set_peer(peer.id, link.device.index, row)?;
         let (ifindex, source_mac) = (link.device.index, link.device.mac);

@@ -49,6 +49,8 @@ pub struct Reporter {
     node: u16,
     epoch: u32,
     workers: u32,
+    /// Work a worker takes, ns; 0 = any amount.
+    backlog_limit_ns: u32,
     schedule: Schedule,
     sequence: u32,
     last: Snapshot,
@@ -79,13 +81,14 @@ impl Snapshot {
 }
 
 impl Reporter {
-    /// A reporter for `workers` workers of node `node` in boot `epoch`.
+    /// A reporter for `workers` workers of node `node` in boot `epoch`, each of which takes up to `backlog_limit_ns` of work
+    /// (0 = any amount).
     pub fn new(
         tables: Arc<Tables>,
         peers: Vec<PeerAddress>,
         socket: PacketSocket,
         (node, epoch): (u16, u32),
-        workers: u32,
+        (workers, backlog_limit_ns): (u32, u32),
         plan: Plan,
     ) -> Self {
         Self {
@@ -96,6 +99,7 @@ impl Reporter {
             node,
             epoch,
             workers,
+            backlog_limit_ns,
             schedule: Schedule::new(plan),
             sequence: 0,
             last: Snapshot::default(),
@@ -230,6 +234,7 @@ impl Reporter {
             workers: self.workers as u16,
             busy_milli,
             memory_milli: snapshot.memory_milli(),
+            limit_ns: self.limit_of(received, snapshot),
         };
         let mut frame = [0u8; REPORT_FRAME_BYTES];
         let (ethernet, rest) = frame.split_at_mut(14);
@@ -238,6 +243,17 @@ impl Reporter {
         link.copy_from_slice(&header.emit());
         report.copy_from_slice(&body.emit());
         frame
+    }
+
+    /// Position up to which a peer's work is taken: each peer may fill an equal share of what is left.
+    fn limit_of(&self, received: Received, snapshot: &Snapshot) -> Option<u32> {
+        if self.backlog_limit_ns == 0 {
+            return None;
+        }
+        let accepted_ns = u64::from(self.backlog_limit_ns) * u64::from(self.workers);
+        let left_ns = accepted_ns.saturating_sub(snapshot.backlog_ns) / self.peers.len().max(1) as u64;
+        // Half of what a position can say is ahead of another one.
+        Some(received.position_ns.wrapping_add(left_ns.min(i32::MAX as u64) as u32))
     }
 
     /// Shows the same in this node's own row of the load table.
@@ -297,7 +313,7 @@ mod tests {
             recovery_milli: 500,
         };
         set(tables.workers.row(0), offset_of!(WorkerRow, frames_in_use), pair(300, 1000));
-        let mut reporter = Reporter::new(Arc::clone(&tables), vec![peer], socket, (1, 42), 2, plan);
+        let mut reporter = Reporter::new(Arc::clone(&tables), vec![peer], socket, (1, 42), (2, 10_000), plan);
 
         let snapshot = reporter.snapshot(10);
         let frame = reporter.frame(&peer, reporter.account_of(3), &snapshot, 500, 100);
@@ -309,6 +325,7 @@ mod tests {
         assert_eq!((header.load.received_ns, header.load.received_epoch, report.received_frames), (55, 9, 6));
         assert_eq!((report.busy_milli, report.workers, report.interval_us), (500, 2, 100));
         assert_eq!(report.memory_milli, 300);
+        assert_eq!(report.limit_ns, Some(55 + 2 * 10_000 - 4000), "what is left of the limit");
 
         reporter.look(1_000_000, false);
         assert_eq!(reporter.schedule.look_us(), 100, "busy");

@@ -12,11 +12,12 @@ use aya::maps::{Array, DevMap, HashMap as BpfHashMap, Map, MapData, PerCpuArray,
 use aya::programs::links::{FdLink, LinkError};
 use aya::programs::{ProgramError, Xdp, XdpError, XdpMode};
 use aya::{Ebpf, EbpfError, EbpfLoader};
+use dataplane_common::held;
 use dataplane_common::maps::{
-    self as names, FLOW_SLOTS, FLOWS, FUNCTIONS, FlowRow, FunctionRow, IFINDEXES, INTERFACES, InterfaceRow, LINKS,
-    LOAD_TABLE, LoadRow, MAX_WORKERS, META, MetaRow, PARAMS, PEERS, PORTS, Params, PeerRow, QUEUES, QueueRow, ROSTER,
-    SIGNALS, SLOTS, SignalsRow, SlotRow, TYPES, WORKER_COUNT, WORKERS, WorkerRow, XDP_COUNT, XSKS, function_slot,
-    ifindex_slot,
+    self as names, FLOW_SLOTS, FLOWS, FUNCTIONS, FlowRow, FunctionRow, HELD, IFINDEXES, INTERFACES, InterfaceRow,
+    LINKS, LOAD_TABLE, LoadRow, MAX_WORKERS, META, MetaRow, PARAMS, PEERS, PORTS, Params, PeerRow, QUEUES, QueueRow,
+    ROSTER, SIGNALS, SLOTS, SignalsRow, SlotRow, TYPES, WORKER_COUNT, WORKERS, WorkerRow, XDP_COUNT, XSKS,
+    function_slot, ifindex_slot,
 };
 use dataplane_common::plan;
 use dataplane_common::reason::{REASON_STRIDE, Reason};
@@ -160,6 +161,7 @@ impl Object {
             .map_max_entries(QUEUES, sizes.interfaces * per_worker)
             .map_max_entries(XSKS, sizes.interfaces * per_worker)
             .map_max_entries(FUNCTIONS, sizes.functions.max(1) * per_worker)
+            .map_max_entries(HELD, sizes.workers * held::PLACES)
             .map_max_entries(WORKER_COUNT, sizes.workers * REASON_STRIDE as u32);
         let ebpf = loader.load(object).map_err(Error::Load)?;
         Ok(Self { ebpf, sizes })
@@ -193,6 +195,7 @@ impl Object {
             meta: self.map_array::<MetaRow>(META, 1)?,
             slots: self.map_array::<SlotRow>(SLOTS, plan::SLOTS * plan::TABLES)?,
             flows: self.map_array::<FlowRow>(FLOWS, FLOW_SLOTS as u32)?,
+            held: self.map_array::<u64>(HELD, self.sizes.workers * held::PLACES)?,
             signals: self.map_array::<SignalsRow>(SIGNALS, 1)?,
             roster: self.map_array::<u64>(ROSTER, self.sizes.nodes)?,
         })

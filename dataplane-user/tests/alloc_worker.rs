@@ -14,9 +14,14 @@ use std::time::Duration;
 
 use std::mem::offset_of;
 
-use dataplane_common::maps::{FLOW_SLOTS, FunctionRow, LoadRow, MAX_WORKERS, SignalsRow, WorkerRow, function_slot};
+use dataplane_common::held::PLACES;
+use dataplane_common::maps::{
+    FLOW_SLOTS, FUNCTION_LOSSLESS, FUNCTION_WORKER, FunctionRow, LoadRow, MAX_WORKERS, Params, SignalsRow, WorkerRow,
+    function_slot,
+};
 use dataplane_common::meta::{METADATA_BYTES, Metadata, Origin};
 use dataplane_common::plan::{SLOTS, TABLES};
+use dataplane_common::policy::PolicyKind;
 use dataplane_common::reason::{REASON_STRIDE, Reason, Stage};
 use dataplane_common::tuning::{CLASS, FIFO, SHORTEST, Tuning};
 use dataplane_common::wire::link::NO_FLOW;
@@ -25,7 +30,8 @@ use dataplane_user::maps::{MapValue, MappedArray, Tables};
 use dataplane_user::port::{Losses, Port};
 use dataplane_user::process::Checks;
 use dataplane_user::samples::{Exchange, FunctionSamples, Samples};
-use dataplane_user::worker::{InterfaceKind, Pull, Settings, Way, Worker};
+use dataplane_user::ways::{Way, Ways};
+use dataplane_user::worker::{InterfaceKind, Settings, Worker};
 use dataplane_user::xsk::{Batch, Umem, UmemConfig};
 use frames::{Carrier, Interconnect, Packet, with};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
@@ -186,6 +192,7 @@ fn tables(functions: u32) -> Tables {
         meta: anonymous(1),
         slots: anonymous(SLOTS * TABLES),
         flows: anonymous(FLOW_SLOTS as u32),
+        held: anonymous(PLACES),
         signals: anonymous(1),
         roster: anonymous(4),
     }
@@ -256,6 +263,12 @@ fn frames_of(origin: Origin) -> Vec<Vec<u8>> {
     };
     let mark = Interconnect { kind: 2, ..FORWARD }.frame(&[]);
     frames.push([&at(Origin::Result, 3).emit()[..], &mark].concat());
+    // Nobody knows the way back to this one's sender.
+    if origin == Origin::Peer {
+        let good = Packet::new(Builtin::Forward.type_id()).frame();
+        let stray = Interconnect { source: 3, ..FORWARD }.frame(&good);
+        frames.push([&at(Origin::Peer, NO_FLOW).emit()[..], &stray].concat());
+    }
     // The second one asks in vain: it is no peer.
     for source in [1, 2] {
         let request = Interconnect { kind: 4, source, ..FORWARD }.frame(&[]);
@@ -266,9 +279,10 @@ fn frames_of(origin: Origin) -> Vec<Vec<u8>> {
 
 const FORWARD: Interconnect = Interconnect {
     mac: [[2; 6], [4; 6]],
-    version: 2,
+    version: 3,
     kind: 1,
     hops: 1,
+    flags: 0,
     source: 1,
     destination: 0,
     epoch: 1,
@@ -286,26 +300,28 @@ const FORWARD: Interconnect = Interconnect {
     received_epoch: 0,
     queued: 0,
     spent_ns: 0,
+    held: 0,
+    generation: 0,
 };
 
 const WAY: Way = Way { node: 1, interface: 1, mac: [2; 6], source_mac: [4; 6], max_frame: 1_514 };
 
 /// A worker whose sockets have packets until `closed` is set.
-fn worker(
-    (discipline, pulls): (u32, bool),
-    tables: &Arc<Tables>,
-    exchange: &Arc<Exchange>,
-    closed: &Arc<AtomicBool>,
-) -> Worker<Loop> {
+fn worker(mode: Mode, tables: &Arc<Tables>, exchange: &Arc<Exchange>, closed: &Arc<AtomicBool>) -> Worker<Loop> {
     let settings = Settings {
         worker: 0,
-        node: 0,
-        epoch: 1,
+        params: Params {
+            policies: PolicyKind::RoundRobin.bit(),
+            tuning: Tuning { discipline: mode.discipline, ..Tuning::DEFAULT },
+            ..Params::DEFAULT
+        },
+        ways: Arc::new(Ways::new([WAY])),
         checks: Checks { udp_port: frames::UDP_PORT, udp_checksum: true },
         spin: Duration::ZERO,
-        discipline,
         patience: PATIENCE,
-        pull: pulls.then(|| Pull { ways: [WAY].into(), guard: true, tuning: Tuning::DEFAULT }),
+        pull: mode.pulls,
+        retry: Duration::from_millis(20),
+        egress: None,
     };
     let umem = Umem::new(&UmemConfig { frames: FRAMES, ..UmemConfig::default() }).expect("packet memory");
     let mut worker = Worker::new(settings, umem, Builtin::ALL, Arc::clone(tables), Arc::clone(exchange), samples());
@@ -337,15 +353,34 @@ fn furnish(tables: &Tables) {
     let row = tables.load.row(1);
     row.word(offset_of!(LoadRow, queued_milli)).store(5_000, Relaxed);
     row.word(offset_of!(LoadRow, valid_until_ns)).store(u64::MAX, Relaxed);
+    tables.roster.row(0).word(0).store(1, Relaxed);
+    tables.signals.row(0).word(offset_of!(SignalsRow, arrivals_q32)).store(1 << 32, Relaxed);
     tables.signals.row(0).word(offset_of!(SignalsRow, wire_ns)).store(5_000, Relaxed);
 }
 
-fn allocates_nothing(discipline: u32, pulls: bool) {
+/// How a worker works.
+#[derive(Clone, Copy, Debug)]
+struct Mode {
+    discipline: u32,
+    /// It asks for work.
+    pulls: bool,
+    /// It places packets itself, and keeps them until they are answered: which they never are.
+    keeps: bool,
+}
+
+fn allocates_nothing(mode: Mode) {
+    let has_queue = mode.pulls || mode.keeps || mode.discipline != FIFO;
     let tables = Arc::new(tables(Builtin::ALL.len() as u32));
     let exchange = Arc::new(Exchange::default());
     let closed = Arc::new(AtomicBool::new(false));
-    let mut worker = worker((discipline, pulls), &tables, &exchange, &closed);
     furnish(&tables);
+    if mode.keeps {
+        let row = tables.functions.row(function_slot(0, 0));
+        let flags = u64::from(FUNCTION_WORKER | FUNCTION_LOSSLESS) << 32;
+        row.word(offset_of!(FunctionRow, order)).store(flags, Relaxed);
+        row.word(offset_of!(FunctionRow, policy)).store(PolicyKind::RoundRobin as u64, Relaxed);
+    }
+    let mut worker = worker(mode, &tables, &exchange, &closed);
     // What peers forward for the last function is above its limit.
     let last = function_slot(Builtin::ALL.len() as u32 - 1, 0);
     tables.functions.row(last).word(offset_of!(FunctionRow, limit_ns)).store(1, Relaxed);
@@ -357,17 +392,17 @@ fn allocates_nothing(discipline: u32, pulls: bool) {
         for _ in 0..50 {
             let handled = worker.step();
             // A batch of each socket, and what had waited for its turn.
-            assert!(handled >= 128 || (pulls || discipline != FIFO) && handled > 0, "{handled}");
+            assert!(handled >= 128 || has_queue && handled > 0, "{handled}");
             most_in_use = frames_in_use(&tables).max(most_in_use);
         }
         let calls = CALLS.get() - before;
-        assert_eq!(calls, 0, "calls of the allocator in round {round} of discipline {discipline}");
+        assert_eq!(calls, 0, "calls of the allocator in round {round} of {mode:?}");
         assert!(exchange.collect().is_some(), "samples were handed over in round {round}");
-        assert!(most_in_use > 0, "results wait in round {round} of discipline {discipline}");
+        assert!(most_in_use > 0, "results wait in round {round} of {mode:?}");
         // Longer than patience and the time between two housekeepings, so that the next round begins with what they do.
         std::thread::sleep(Duration::from_millis(60));
     }
-    if pulls || discipline != FIFO {
+    if has_queue {
         let in_use = frames_in_use(&tables);
         assert!(in_use > FRAMES / 2, "most of the memory waits: {in_use} frames");
     }
@@ -381,16 +416,23 @@ fn allocates_nothing(discipline: u32, pulls: bool) {
     let ways = Reason::ALL.iter().filter(|reason| reason.stage() == Stage::Worker);
     for reason in ways {
         let count = tables.count(0, *reason).load(Relaxed);
-        let is_pull = matches!(reason, Reason::SentForward | Reason::PullAnswered | Reason::NotePullSent);
-        assert!(count > 0 || is_pull && !pulls, "{reason:?} of discipline {discipline}");
+        let is_usual = match reason {
+            Reason::SentForward => mode.pulls || mode.keeps,
+            Reason::PullAnswered | Reason::NotePullSent => mode.pulls,
+            Reason::SeenAgain | Reason::NoteKept | Reason::NoteKeptFull => mode.keeps,
+            _ => true,
+        };
+        assert!(count > 0 || !is_usual, "{reason:?} of {mode:?}");
     }
     assert_eq!(worker.umem().ledger().free, FRAMES);
 }
 
 #[test]
 fn a_step_allocates_nothing() {
-    for (discipline, pulls) in [(FIFO, false), (FIFO, true), (SHORTEST, true), (CLASS, false)] {
-        allocates_nothing(discipline, pulls);
+    for (discipline, pulls, keeps) in
+        [(FIFO, false, false), (FIFO, true, false), (SHORTEST, true, false), (CLASS, false, false), (FIFO, false, true)]
+    {
+        allocates_nothing(Mode { discipline, pulls, keeps });
     }
 }
 

@@ -278,6 +278,7 @@ impl Node {
             workers: self.workers.len() as u16,
             busy_milli: self.busy_milli,
             memory_milli: memory_milli.unwrap_or(0).min(1000) as u16,
+            limit_ns: None,
         };
         (Made { at_ns: now_ns, backlog_ns, queued_milli, body, ..Made::default() }, packets)
     }

@@ -1,7 +1,7 @@
 //! The interconnect header: what one node of the cluster puts in front of a frame it sends to another.
 //!
 //! ```text
-//! | Ethernet (14 bytes, EtherType 0x88b5) | header (64 bytes) | original frame, from its Ethernet header on |
+//! | Ethernet (14 bytes, EtherType 0x88b5) | header (72 bytes) | original frame, from its Ethernet header on |
 //!
 //!  0 version  u8     16 charged_ns   u32     32 arrival_ns     u64    48 backlog_ns     u32
 //!  1 kind     u8     20 position_ns  u32     40 flow_sequence  u32    52 received_ns    u32
@@ -10,7 +10,8 @@
 //!  4 source   u16    28 port         u16                              60 spent_ns       u32
 //!  6 destination u16 30 flow         u16
 //!  8 epoch    u32
-//! 12 sequence u32
+//! 12 sequence u32                                                   64 held       u32
+//!                                                                   68 generation u32
 //! ```
 //!
 //! A *forward* carries a packet to the node that shall compute it, a *result* carries it back to the node of arrival, a
@@ -23,10 +24,13 @@ use crate::reason::Reason;
 
 /// EtherType of interconnect frames: IEEE 802 "Local Experimental EtherType 1".
 pub const ETHERTYPE_LINK: u16 = 0x88b5;
+/// UDP port of the routed interconnect unless the configuration says otherwise (of the range without assignment, RFC 6335).
+pub const UDP_PORT: u16 = 49_322;
 /// Version of this format. A frame of another version is dropped and counted.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 /// Length of the interconnect header, bytes.
-pub const HEADER_BYTES: usize = 64;
+pub const HEADER_BYTES: usize = 8 * HEADER_WORDS;
+const HEADER_WORDS: usize = 9;
 /// What is put in front of the original frame: Ethernet and interconnect header, bytes.
 pub const OVERHEAD_BYTES: usize = ETHERNET_BYTES + HEADER_BYTES;
 /// Length of a report's body, bytes.
@@ -66,6 +70,18 @@ impl Kind {
 /// [`Header::flow`] of a packet whose result need not keep an order.
 pub const NO_FLOW: u16 = u16::MAX;
 
+/// [`Header::flags`] of a forward: the node that computes it sends the result out of a port of its own, and a result without
+/// a frame home.
+pub const FLAG_DIRECT: u8 = 1;
+/// [`Header::flags`] of a forward and its result: the node of arrival keeps the packet, under [`Header::held`], until the
+/// result is there.
+pub const FLAG_HELD: u8 = 2;
+/// [`Header::flags`] of a result without a frame: the packet was not computed for want of room or time at the sender, and
+/// another node may well compute it.
+pub const FLAG_UNDONE: u8 = 4;
+/// All flags of this version.
+const FLAGS: u8 = FLAG_DIRECT | FLAG_HELD | FLAG_UNDONE;
+
 /// The sender's load, as every interconnect frame carries it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
@@ -104,6 +120,8 @@ pub struct Header {
     pub kind: Kind,
     /// Hops made inside the cluster, this one included.
     pub hops: u8,
+    /// [`FLAG_DIRECT`] and others.
+    pub flags: u8,
     /// Node that sent this frame.
     pub source: u16,
     /// Node it is meant for.
@@ -135,6 +153,10 @@ pub struct Header {
     pub load: Carried,
     /// In a result: time from the forward's arrival at the sender to this frame, ns (saturating). Else 0.
     pub spent_ns: u32,
+    /// With [`FLAG_HELD`]: the place where the node of arrival keeps the packet ([`crate::held`]; opaque to others). Else 0.
+    pub held: u32,
+    /// With [`FLAG_HELD`]: how often that place had been taken (wrapping; opaque to others). Else 0.
+    pub generation: u32,
 }
 
 impl Header {
@@ -144,6 +166,7 @@ impl Header {
         Self {
             kind,
             hops: 1,
+            flags: 0,
             source,
             destination,
             epoch,
@@ -158,6 +181,8 @@ impl Header {
             flow_sequence: 0,
             load: Carried::default(),
             spent_ns: 0,
+            held: 0,
+            generation: 0,
         }
     }
 
@@ -165,28 +190,33 @@ impl Header {
     #[inline(always)]
     pub fn emit(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0u8; HEADER_BYTES];
-        bytes[0] = VERSION;
-        bytes[1] = self.kind as u8;
-        bytes[2] = self.hops;
-        bytes[4..6].copy_from_slice(&self.source.to_be_bytes());
-        bytes[6..8].copy_from_slice(&self.destination.to_be_bytes());
-        bytes[8..12].copy_from_slice(&self.epoch.to_be_bytes());
-        bytes[12..16].copy_from_slice(&self.sequence.to_be_bytes());
-        bytes[16..20].copy_from_slice(&self.charged_ns.to_be_bytes());
-        bytes[20..24].copy_from_slice(&self.position_ns.to_be_bytes());
-        bytes[24..26].copy_from_slice(&self.length.to_be_bytes());
-        bytes[26..28].copy_from_slice(&self.type_id.to_be_bytes());
-        bytes[28..30].copy_from_slice(&self.port.to_be_bytes());
-        bytes[30..32].copy_from_slice(&self.flow.to_be_bytes());
-        bytes[32..40].copy_from_slice(&self.arrival_ns.to_be_bytes());
-        bytes[40..44].copy_from_slice(&self.flow_sequence.to_be_bytes());
-        bytes[44..48].copy_from_slice(&self.load.stamp_us.to_be_bytes());
-        bytes[48..52].copy_from_slice(&self.load.backlog_ns.to_be_bytes());
-        bytes[52..56].copy_from_slice(&self.load.received_ns.to_be_bytes());
-        bytes[56..58].copy_from_slice(&self.load.received_epoch.to_be_bytes());
-        bytes[58..60].copy_from_slice(&self.load.queued.to_be_bytes());
-        bytes[60..64].copy_from_slice(&self.spent_ns.to_be_bytes());
+        for (at, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(self.words()) {
+            *at = word.to_be_bytes();
+        }
         bytes
+    }
+
+    /// The header as words, as they are before they become big endian.
+    #[inline(always)]
+    fn words(&self) -> [u64; HEADER_WORDS] {
+        let pair = |first: u32, second: u32| (first as u64) << 32 | second as u64;
+        let quad = |a: u16, b: u16, c: u16, d: u16| pair((a as u32) << 16 | b as u32, (c as u32) << 16 | d as u32);
+        [
+            quad(
+                u16::from_be_bytes([VERSION, self.kind as u8]),
+                u16::from_be_bytes([self.hops, self.flags]),
+                self.source,
+                self.destination,
+            ),
+            pair(self.epoch, self.sequence),
+            pair(self.charged_ns, self.position_ns),
+            quad(self.length, self.type_id, self.port, self.flow),
+            self.arrival_ns,
+            pair(self.flow_sequence, self.load.stamp_us),
+            pair(self.load.backlog_ns, self.load.received_ns),
+            pair((self.load.received_epoch as u32) << 16 | self.load.queued as u32, self.spent_ns),
+            pair(self.held, self.generation),
+        ]
     }
 
     /// Reads the header at `start` (usually [`ETHERNET_BYTES`]) and checks it against the frame's length.
@@ -195,38 +225,47 @@ impl Header {
     /// The reason under which the frame is dropped.
     #[inline(always)]
     pub fn parse<P: Packet + ?Sized>(frame: &P, start: usize) -> Result<Self, Reason> {
-        let Some(b) = frame.read::<HEADER_BYTES>(start) else {
-            return Err(Reason::DropLinkTruncated);
+        // By words: XDP programs have no room for an array of all of it.
+        let word = |index: usize| match frame.read::<8>(start + 8 * index) {
+            Some(bytes) => Ok(u64::from_be_bytes(bytes)),
+            None => Err(Reason::DropLinkTruncated),
         };
-        if b[0] != VERSION {
+        let last = word(HEADER_WORDS - 1)?;
+        let first = word(0)?;
+        if (first >> 56) as u8 != VERSION {
             return Err(Reason::DropLinkVersion);
         }
-        let Some(kind) = Kind::from_wire(b[1]) else {
+        let Some(kind) = Kind::from_wire((first >> 48) as u8) else {
             return Err(Reason::DropLinkKind);
         };
+        let (boot, work, packet, arrival_ns) = (word(1)?, word(2)?, word(3)?, word(4)?);
+        let (order, load, rest) = (word(5)?, word(6)?, word(7)?);
         let header = Self {
             kind,
-            hops: b[2],
-            source: u16::from_be_bytes([b[4], b[5]]),
-            destination: u16::from_be_bytes([b[6], b[7]]),
-            epoch: u32::from_be_bytes([b[8], b[9], b[10], b[11]]),
-            sequence: u32::from_be_bytes([b[12], b[13], b[14], b[15]]),
-            charged_ns: u32::from_be_bytes([b[16], b[17], b[18], b[19]]),
-            position_ns: u32::from_be_bytes([b[20], b[21], b[22], b[23]]),
-            length: u16::from_be_bytes([b[24], b[25]]),
-            type_id: u16::from_be_bytes([b[26], b[27]]),
-            port: u16::from_be_bytes([b[28], b[29]]),
-            flow: u16::from_be_bytes([b[30], b[31]]),
-            arrival_ns: u64::from_be_bytes([b[32], b[33], b[34], b[35], b[36], b[37], b[38], b[39]]),
-            flow_sequence: u32::from_be_bytes([b[40], b[41], b[42], b[43]]),
+            hops: (first >> 40) as u8,
+            flags: (first >> 32) as u8 & FLAGS,
+            source: (first >> 16) as u16,
+            destination: first as u16,
+            epoch: (boot >> 32) as u32,
+            sequence: boot as u32,
+            charged_ns: (work >> 32) as u32,
+            position_ns: work as u32,
+            length: (packet >> 48) as u16,
+            type_id: (packet >> 32) as u16,
+            port: (packet >> 16) as u16,
+            flow: packet as u16,
+            arrival_ns,
+            flow_sequence: (order >> 32) as u32,
             load: Carried {
-                stamp_us: u32::from_be_bytes([b[44], b[45], b[46], b[47]]),
-                backlog_ns: u32::from_be_bytes([b[48], b[49], b[50], b[51]]),
-                received_ns: u32::from_be_bytes([b[52], b[53], b[54], b[55]]),
-                received_epoch: u16::from_be_bytes([b[56], b[57]]),
-                queued: u16::from_be_bytes([b[58], b[59]]),
+                stamp_us: order as u32,
+                backlog_ns: (load >> 32) as u32,
+                received_ns: load as u32,
+                received_epoch: (rest >> 48) as u16,
+                queued: (rest >> 32) as u16,
             },
-            spent_ns: u32::from_be_bytes([b[60], b[61], b[62], b[63]]),
+            spent_ns: rest as u32,
+            held: (last >> 32) as u32,
+            generation: last as u32,
         };
         // A short frame may have been padded to the Ethernet minimum, so "longer than it says" is no error.
         if start + HEADER_BYTES + usize::from(header.length) > frame.len() {
@@ -258,6 +297,8 @@ pub struct Report {
     pub busy_milli: u16,
     /// Share of the sender's packet memory that is in use, thousandths.
     pub memory_milli: u16,
+    /// Position up to which the sender takes work of the receiver, ns (wrapping); `None` = any amount.
+    pub limit_ns: Option<u32>,
 }
 
 impl Report {
@@ -272,6 +313,10 @@ impl Report {
         bytes[20..22].copy_from_slice(&self.workers.to_be_bytes());
         bytes[22..24].copy_from_slice(&self.busy_milli.to_be_bytes());
         bytes[24..26].copy_from_slice(&self.memory_milli.to_be_bytes());
+        if let Some(limit_ns) = self.limit_ns {
+            bytes[27] = 1;
+            bytes[28..32].copy_from_slice(&limit_ns.to_be_bytes());
+        }
         bytes
     }
 
@@ -292,6 +337,7 @@ impl Report {
             workers: u16::from_be_bytes([b[20], b[21]]),
             busy_milli: u16::from_be_bytes([b[22], b[23]]),
             memory_milli: u16::from_be_bytes([b[24], b[25]]),
+            limit_ns: if b[27] & 1 != 0 { Some(u32::from_be_bytes([b[28], b[29], b[30], b[31]])) } else { None },
         };
         if report.workers == 0 || report.interval_us == 0 {
             return Err(Reason::DropLinkTruncated);
@@ -319,6 +365,7 @@ mod tests {
         Header {
             kind: Kind::Forward,
             hops: 1,
+            flags: FLAG_DIRECT | FLAG_HELD,
             source: 1,
             destination: 2,
             epoch: 77,
@@ -339,6 +386,8 @@ mod tests {
                 queued: 0x6162,
             },
             spent_ns: 0x7172_7374,
+            held: 0x8182_8384,
+            generation: 0x9192_9394,
         }
     }
 
@@ -394,6 +443,7 @@ mod tests {
             workers: 5,
             busy_milli: 6,
             memory_milli: 7,
+            limit_ns: Some(0x0809_0a0b),
         };
         let bytes = report.emit();
         assert_eq!(Report::parse(bytes.as_slice(), 0), Ok(report));
@@ -407,6 +457,7 @@ mod tests {
             if let Ok(header) = Header::parse(bytes.as_slice(), 0) {
                 let again = header.emit();
                 prop_assert_eq!(&again[..3], &bytes[..3]);
+                prop_assert_eq!(again[3], bytes[3] & FLAGS);
                 prop_assert_eq!(&again[4..], &bytes[4..HEADER_BYTES]);
             }
         }

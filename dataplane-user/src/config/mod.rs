@@ -32,7 +32,9 @@ use std::io::{self, Read as _};
 use std::path::Path;
 
 use dataplane_common::load::{self, Erl};
-use dataplane_common::maps::{ABI_VERSION, ORDER_AFFINE, ORDER_FLOW, ORDER_NONE, Params};
+use dataplane_common::maps::{
+    ABI_VERSION, FUNCTION_DIRECT, FUNCTION_LOSSLESS, FUNCTION_WORKER, ORDER_AFFINE, ORDER_FLOW, ORDER_NONE, Params,
+};
 use dataplane_common::policy::PolicyKind;
 use dataplane_common::tuning::Tuning;
 use dataplane_common::wire::anep;
@@ -67,6 +69,10 @@ pub struct Config {
     pub policy: Policy,
     /// What sending a packet to a peer costs.
     pub forwarding: Forwarding,
+    /// How frames travel between nodes.
+    pub interconnect: Interconnect,
+    /// The way out of results that do not go home.
+    pub egress: Egress,
     /// How often load is reported.
     pub reports: Reports,
     /// How active packets are recognised.
@@ -175,11 +181,21 @@ pub struct Workers {
     pub patience_ns: u32,
     /// Idle workers ask other nodes for work.
     pub pull: bool,
+    /// Packets are refused while more work than this waits at their worker, and peers are told to send no more, ns; 0 = never.
+    pub backlog_limit_ns: u32,
 }
 
 impl Default for Workers {
     fn default() -> Self {
-        Self { cpus: vec![0], frames: 4096, frame_size: 2048, spin_ns: 20_000, patience_ns: 50_000_000, pull: false }
+        Self {
+            cpus: vec![0],
+            frames: 4096,
+            frame_size: 2048,
+            spin_ns: 20_000,
+            patience_ns: 50_000_000,
+            pull: false,
+            backlog_limit_ns: 500_000_000,
+        }
     }
 }
 
@@ -252,6 +268,52 @@ impl Default for Forwarding {
     }
 }
 
+/// How frames travel between nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interconnect {
+    /// Who decides and sends.
+    pub transport: Transport,
+    /// How long a packet of a lossless function waits for its result beyond what is predicted, ns.
+    pub retry_ns: u32,
+}
+
+impl Default for Interconnect {
+    fn default() -> Self {
+        Self { transport: Transport::Xdp, retry_ns: 20_000_000 }
+    }
+}
+
+/// Who decides about packets, and how those that go to another node are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// The XDP program decides and redirects, and the packet wakes no worker of this node.
+    Xdp,
+    /// Workers decide, and send over AF_XDP out of their packet memory.
+    Xsk,
+}
+
+impl Transport {
+    /// Every transport with its name in the file.
+    pub const NAMES: [(&'static str, Self); 2] = [("xdp", Self::Xdp), ("xsk", Self::Xsk)];
+
+    /// Name in the file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Xdp => "xdp",
+            Self::Xsk => "xsk",
+        }
+    }
+}
+
+/// The way out of results that do not go home ([`Returns::Direct`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Egress {
+    /// Name of the [`Config::ports`] interface they leave by.
+    pub interface: String,
+    /// MAC address of the router that takes them; `None` = senders of packets are on that interface's segment.
+    pub next_hop: Option<[u8; 6]>,
+}
+
 /// When load is reported to peers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reports {
@@ -310,6 +372,10 @@ pub struct FunctionConfig {
     pub policy: PolicyKind,
     /// In which order its results leave.
     pub order: Order,
+    /// Where results of packets that another node computed leave.
+    pub returns: Returns,
+    /// The node of arrival keeps packets that another node computes until the result is there.
+    pub lossless: bool,
 }
 
 impl FunctionConfig {
@@ -319,7 +385,30 @@ impl FunctionConfig {
     /// `known` under its own type id, placed by `policy`, with the default limit and order.
     pub const fn new(known: KnownFunction, policy: PolicyKind) -> Self {
         let KnownFunction { name, type_id } = known;
-        Self { name, type_id, limit_ns: Self::DEFAULT_LIMIT_NS, policy, order: DEFAULT_ORDER }
+        Self {
+            name,
+            type_id,
+            limit_ns: Self::DEFAULT_LIMIT_NS,
+            policy,
+            order: DEFAULT_ORDER,
+            returns: Returns::Ingress,
+            lossless: false,
+        }
+    }
+
+    /// [`FunctionRow::flags`](dataplane_common::maps::FunctionRow::flags) on a node with this transport.
+    pub const fn flags(&self, transport: Transport) -> u32 {
+        let mut flags = 0;
+        if self.lossless {
+            flags |= FUNCTION_LOSSLESS | FUNCTION_WORKER;
+        }
+        if !matches!(transport, Transport::Xdp) {
+            flags |= FUNCTION_WORKER;
+        }
+        if matches!(self.returns, Returns::Direct) {
+            flags |= FUNCTION_DIRECT;
+        }
+        flags
     }
 }
 
@@ -332,6 +421,28 @@ pub enum Order {
     None,
     /// As with [`Order::Flow`], and packets are computed where they arrive: the function keeps state of its flows.
     Affine,
+}
+
+/// Where results of packets that another node computed leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Returns {
+    /// By the port their packet arrived at: they go home first.
+    Ingress,
+    /// By the [`Egress`] of the node that computed them.
+    Direct,
+}
+
+impl Returns {
+    /// Every way with its name in the file.
+    pub const NAMES: [(&'static str, Self); 2] = [("ingress", Self::Ingress), ("direct", Self::Direct)];
+
+    /// Name in the file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ingress => "ingress",
+            Self::Direct => "direct",
+        }
+    }
 }
 
 /// Order of a function for which the file gives none.
@@ -421,6 +532,7 @@ impl Config {
             epoch,
             margin_ns: self.policy.margin_ns,
             piggyback: self.reports.piggyback.into(),
+            backlog_limit_ns: self.workers.backlog_limit_ns,
             tuning: self.policy.tuning,
             ..Params::DEFAULT
         }

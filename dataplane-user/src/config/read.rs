@@ -15,11 +15,12 @@ use toml::de::DeTable;
 
 use super::error::{Complaint, ConfigErrors, Problems};
 use super::nearest::did_you_mean;
-use super::schema::{ACTIVE, FORWARDING, LINK, NODE, PEER, POLICY, PORT, REPORTS, WORKERS};
+use super::schema::{ACTIVE, EGRESS, FORWARDING, INTERCONNECT, LINK, NODE, PEER, POLICY, PORT, REPORTS, WORKERS};
 use super::units::show_duration;
 use super::value::{self, UP_TO_A_SECOND};
 use super::{
-    Active, Config, Forwarding, Interface, KnownFunction, Mode, Node, Peer, ReportMode, Reports, Workers, ZeroCopy,
+    Active, Config, Egress, Forwarding, Interconnect, Interface, KnownFunction, Mode, Node, Peer, ReportMode, Reports,
+    Transport, Workers, ZeroCopy,
 };
 use walk::{Claims, Field, Section};
 
@@ -97,6 +98,8 @@ impl<'t> Reader<'t> {
         policy.tuning.discipline = self.discipline;
         let config = Config {
             forwarding: self.table(&FORWARDING, Self::forwarding),
+            interconnect: self.table(&INTERCONNECT, Self::interconnect),
+            egress: self.egress(&ports)?,
             reports: self.table(&REPORTS, Self::reports),
             active: self.table(&ACTIVE, Self::active),
             functions: self.functions(policy.kind)?,
@@ -231,6 +234,7 @@ impl<'t> Reader<'t> {
         let size = value::number_among(&[2048, 4096], "the kernel divides each page of packet memory evenly");
         let spin = value::duration(UP_TO_A_SECOND, "a spinning worker keeps its CPU from everyone else");
         let patience = value::duration(UP_TO_A_SECOND, "held results keep their packet memory");
+        let backlog = value::duration(UP_TO_A_SECOND, "positions of work wrap after four seconds");
         self.discipline = self.discipline(section);
         let pull = self.field(section, "pull", value::flag);
         self.pull = if pull.is_bad() { None } else { Some(pull.or(default.pull)) };
@@ -241,6 +245,7 @@ impl<'t> Reader<'t> {
             spin_ns: self.field(section, "spin", spin).or(default.spin_ns),
             patience_ns: self.field(section, "patience", patience).or(default.patience_ns),
             pull: self.pull.unwrap_or(default.pull),
+            backlog_limit_ns: self.field(section, "backlog_limit", backlog).or(default.backlog_limit_ns),
         }
     }
 
@@ -288,6 +293,38 @@ impl<'t> Reader<'t> {
             bandwidth_bits: self.field(section, "bandwidth", value::bandwidth).or(default.bandwidth_bits),
             measure: self.field(section, "measure", value::flag).or(default.measure),
         }
+    }
+
+    fn interconnect(&mut self, section: &Section<'_>) -> Interconnect {
+        let default = Interconnect::default();
+        let transport = value::word(Transport::NAMES.to_vec(), "transport");
+        let retry =
+            value::duration(1_000_000..=1_000_000_000, "a packet that waits for its result keeps its packet memory");
+        Interconnect {
+            transport: self.field(section, "transport", transport).or(default.transport),
+            retry_ns: self.field(section, "retry", retry).or(default.retry_ns),
+        }
+    }
+
+    /// The way out of results; the first port unless the file says otherwise.
+    fn egress(&mut self, ports: &[Option<Interface>]) -> Option<Egress> {
+        let first = ports.iter().flatten().next().map(|port| port.name.clone());
+        let sections = self.tables(&EGRESS);
+        let Some(section) = sections.first() else {
+            return Some(Egress { interface: first?, next_hop: None });
+        };
+        let interface = self.field(section, "interface", value::name("\"eth1\""));
+        if let Some((name, span)) = interface.good()
+            && ports.iter().all(Option::is_some)
+            && !ports.iter().flatten().any(|port| port.name == *name)
+        {
+            let what = format!("interface = {} names no [[port]]", self.problems.quote(&span));
+            let why = "results leave the node by one of its ports";
+            self.problems.add_of_whole(&span, Complaint::new(what, why, "write the interface of a [[port]]"));
+        }
+        let next_hop = self.field(section, "next_hop", value::mac);
+        let interface = interface.value().or(first)?;
+        Some(Egress { interface, next_hop: next_hop.value() })
     }
 
     fn reports(&mut self, section: &Section<'_>) -> Reports {

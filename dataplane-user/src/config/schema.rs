@@ -44,18 +44,23 @@ pub(super) const NODE: Schema = Schema::one("node", &["name", "id"]);
 pub(super) const PORT: Schema = Schema::list("port", &["interface", "mode", "zero_copy"]);
 pub(super) const LINK: Schema = Schema::list("link", PORT.named);
 pub(super) const PEER: Schema = Schema::list("peer", &["name", "id", "link", "mac"]);
-pub(super) const WORKERS: Schema =
-    Schema::one("workers", &["cpus", "frames", "frame_size", "spin", "patience", settings::DISCIPLINE, "pull"]);
+pub(super) const WORKERS: Schema = Schema::one(
+    "workers",
+    &["cpus", "frames", "frame_size", "spin", "patience", settings::DISCIPLINE, "pull", "backlog_limit"],
+);
 pub(super) const POLICY: Schema = Schema { settings: true, ..Schema::one("policy", &["name", "margin", "thesis"]) };
 pub(super) const FORWARDING: Schema = Schema::one("forwarding", &["send", "receive", "wire", "bandwidth", "measure"]);
+pub(super) const INTERCONNECT: Schema = Schema::one("interconnect", &["transport", "retry"]);
+pub(super) const EGRESS: Schema = Schema::one("egress", &["interface", "next_hop"]);
 pub(super) const REPORTS: Schema =
     Schema::one("reports", &["mode", "interval", "idle_interval", "finish_share", "min_gap", "piggyback"]);
 pub(super) const ACTIVE: Schema = Schema::one("active", &["udp_port", "verify_udp_checksum"]);
-pub(super) const FUNCTION: Schema = Schema::list("function", &["name", "type_id", "limit", "policy", "order"]);
+pub(super) const FUNCTION: Schema =
+    Schema::list("function", &["name", "type_id", "limit", "policy", "order", "returns", "lossless"]);
 
 /// Every section.
-pub(super) const SECTIONS: [&Schema; 10] =
-    [&NODE, &PORT, &LINK, &PEER, &WORKERS, &POLICY, &FORWARDING, &REPORTS, &ACTIVE, &FUNCTION];
+pub(super) const SECTIONS: [&Schema; 12] =
+    [&NODE, &PORT, &LINK, &PEER, &WORKERS, &POLICY, &FORWARDING, &INTERCONNECT, &EGRESS, &REPORTS, &ACTIVE, &FUNCTION];
 
 /// What to do with a key that stands in the wrong place.
 pub(super) fn home_of(key: &str) -> String {

@@ -77,7 +77,8 @@ fn a_minimal_file_gets_every_default() {
                 frame_size: 2048,
                 spin_ns: 20_000,
                 patience_ns: 50_000_000,
-                pull: false
+                pull: false,
+                backlog_limit_ns: 500_000_000,
             },
             policy: Policy { kind: PolicyKind::EptErl, margin_ns: 0, thesis: false, tuning: Tuning::DEFAULT },
             forwarding: Forwarding {
@@ -87,6 +88,8 @@ fn a_minimal_file_gets_every_default() {
                 bandwidth_bits: 10_000_000_000,
                 measure: true,
             },
+            interconnect: Interconnect { transport: Transport::Xdp, retry_ns: 20_000_000 },
+            egress: Egress { interface: "eth1".to_owned(), next_hop: None },
             reports: Reports {
                 mode: ReportMode::Periodic,
                 interval_ns: 100_000,
@@ -128,6 +131,7 @@ spin = 0
 patience = "3ms"
 discipline = "shortest"
 pull = true
+backlog_limit = "70ms"
 [policy]
 name = "cpu-load"
 margin = "1.5us"
@@ -143,6 +147,12 @@ receive = "1us"
 wire = "2 µs"
 bandwidth = "2.5Gbit/s"
 measure = false
+[interconnect]
+transport = "xsk"
+retry = "3ms"
+[egress]
+interface = "eth1"
+next_hop = "02:00:00:00:00:fe"
 [reports]
 mode = "k-finish"
 interval = "10us"
@@ -159,9 +169,11 @@ type_id = 0x1234
 limit = "1us"
 policy = "ept"
 order = "affine"
+lossless = true
 [[function]]
 name = "crc32"
-order = "flow"
+order = "none"
+returns = "direct"
 "#;
 
 #[test]
@@ -172,8 +184,15 @@ fn a_full_file_is_read_key_by_key() {
     assert_eq!((config.links[0].mode, config.links[0].zero_copy), (Mode::Auto, ZeroCopy::On));
     assert_eq!(config.peers[0].mac, [0x0a, 0, 0, 0, 2, 0xff]);
     assert_eq!(config.peers[0].link, "eth2.100");
-    let workers =
-        Workers { cpus: vec![3, 1], frames: 65_536, frame_size: 4096, spin_ns: 0, patience_ns: 3_000_000, pull: true };
+    let workers = Workers {
+        cpus: vec![3, 1],
+        frames: 65_536,
+        frame_size: 4096,
+        spin_ns: 0,
+        patience_ns: 3_000_000,
+        pull: true,
+        backlog_limit_ns: 70_000_000,
+    };
     assert_eq!(config.workers, workers);
     let tuning = Tuning {
         discipline: SHORTEST,
@@ -199,6 +218,8 @@ fn a_full_file_is_read_key_by_key() {
         piggyback: false,
     };
     assert_eq!(config.reports, reports);
+    assert_eq!(config.interconnect, Interconnect { transport: Transport::Xsk, retry_ns: 3_000_000 });
+    assert_eq!(config.egress.next_hop, Some([2, 0, 0, 0, 0, 0xfe]));
     assert_eq!(config.active, Active { udp_port: 9000, verify_udp_checksum: false });
     assert_eq!(
         config.functions,
@@ -209,13 +230,17 @@ fn a_full_file_is_read_key_by_key() {
                 limit_ns: 1_000,
                 policy: PolicyKind::Ept,
                 order: Order::Affine,
+                returns: Returns::Ingress,
+                lossless: true,
             },
             FunctionConfig {
                 name: "crc32",
                 type_id: 0xff02,
                 limit_ns: 10_000_000,
                 policy: PolicyKind::CpuLoad,
-                order: Order::Flow,
+                order: Order::None,
+                returns: Returns::Direct,
+                lossless: false,
             },
         ]
     );
@@ -530,9 +555,10 @@ fn the_example_is_right_and_so_is_everything_it_comments_out() {
     assert_eq!((&plain.workers, &plain.policy), (&Workers::default(), &Policy::default()));
     assert_eq!((&plain.forwarding, &plain.reports), (&Forwarding::default(), &Reports::default()));
     let full = parse(&uncommented()).unwrap();
-    // What is commented out shows the defaults, except that it picks one function.
+    // What is commented out shows the defaults, except that it picks one function and a router for direct results.
     assert_eq!(full.functions, [FunctionConfig::new(KNOWN[0], PolicyKind::EptErl)]);
-    assert_eq!(Config { functions: plain.functions.clone(), ..full }, plain);
+    assert_eq!(full.egress.interface, plain.egress.interface);
+    assert_eq!(Config { functions: plain.functions.clone(), egress: plain.egress.clone(), ..full }, plain);
 }
 
 /// The example with everything that it comments out.

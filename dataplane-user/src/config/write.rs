@@ -24,7 +24,7 @@ pub(super) fn toml(config: &Config) -> String {
         file.text("name", &peer.name);
         file.set("id", peer.id);
         file.text("link", &peer.link);
-        file.text("mac", &peer.mac.map(|octet| format!("{octet:02x}")).join(":"));
+        file.mac("mac", &peer.mac);
     }
     file.section("[workers]");
     file.set("cpus", format_args!("{:?}", config.workers.cpus));
@@ -35,6 +35,7 @@ pub(super) fn toml(config: &Config) -> String {
     let tuning = &config.policy.tuning;
     file.settings(tuning, |setting| setting.name == settings::DISCIPLINE);
     file.set("pull", config.workers.pull);
+    file.duration("backlog_limit", config.workers.backlog_limit_ns);
     file.section("[policy]");
     file.text("name", config.policy.kind.name());
     file.duration("margin", config.policy.margin_ns);
@@ -46,6 +47,14 @@ pub(super) fn toml(config: &Config) -> String {
     file.duration("wire", config.forwarding.wire_ns);
     file.text("bandwidth", &show_bandwidth(config.forwarding.bandwidth_bits));
     file.set("measure", config.forwarding.measure);
+    file.section("[interconnect]");
+    file.text("transport", config.interconnect.transport.name());
+    file.duration("retry", config.interconnect.retry_ns);
+    file.section("[egress]");
+    file.text("interface", &config.egress.interface);
+    if let Some(next_hop) = &config.egress.next_hop {
+        file.mac("next_hop", next_hop);
+    }
     file.section("[reports]");
     file.text("mode", config.reports.mode.name());
     file.duration("interval", config.reports.interval_ns);
@@ -63,6 +72,8 @@ pub(super) fn toml(config: &Config) -> String {
         file.duration("limit", function.limit_ns);
         file.text("policy", function.policy.name());
         file.text("order", function.order.name());
+        file.text("returns", function.returns.name());
+        file.set("lossless", function.lossless);
     }
     file.0
 }
@@ -86,6 +97,10 @@ impl File {
     fn text(&mut self, key: &str, value: &str) {
         // An interface may be called `a"b`; the TOML writer knows how to quote that.
         self.set(key, toml::Value::from(value));
+    }
+
+    fn mac(&mut self, key: &str, mac: &[u8; 6]) {
+        self.text(key, &mac.map(|octet| format!("{octet:02x}")).join(":"));
     }
 
     fn duration(&mut self, key: &str, ns: u32) {

@@ -29,6 +29,8 @@ pub struct Tables {
     pub slots: MappedArray<SlotRow>,
     /// `FLOWS`.
     pub flows: MappedArray<FlowRow>,
+    /// `HELD`.
+    pub held: MappedArray<u64>,
     /// `SIGNALS`.
     pub signals: MappedArray<SignalsRow>,
     /// `ROSTER`.
@@ -118,6 +120,7 @@ pub(crate) mod tests {
             meta: anonymous(1),
             slots: anonymous(dataplane_common::plan::SLOTS * dataplane_common::plan::TABLES),
             flows: anonymous(FLOW_SLOTS as u32),
+            held: anonymous(workers * dataplane_common::held::PLACES),
             signals: anonymous(1),
             roster: anonymous(nodes),
         }

@@ -102,7 +102,7 @@ impl<P: Port> Worker<P> {
     /// The packet in service runs before everything that comes. Half of its charge counts, which on average is left of it.
     pub(super) fn show_behind(&self, serving_ns: u32) {
         let Some(queue) = &self.queue else { return };
-        if self.settings.discipline == FIFO {
+        if self.settings.params.tuning.discipline == FIFO {
             return;
         }
         let mut waiting_ns = *queue.waiting_ns();

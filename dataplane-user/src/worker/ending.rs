@@ -41,16 +41,20 @@ impl<P: Port> Worker<P> {
     ///
     /// When the results of its flow keep their order at the node it came from, that node is told not to wait: by the
     /// interconnect header alone.
-    pub(super) fn finish_dropped(&mut self, metadata: &Metadata, socket: usize, mut frame: Frame, reason: Reason) {
+    pub(super) fn finish_dropped(&mut self, metadata: &Metadata, mut frame: Frame, reason: Reason) {
         self.count(reason);
-        if metadata.origin == Origin::Peer && self.mark_result(&mut frame, metadata) {
-            // Whoever waits for one that is lost here waits no longer than for one that is lost on the way.
-            if self.send_alone(socket, frame) {
-                self.count(Reason::NoteMarkSent);
-            }
-        } else {
+        if metadata.origin != Origin::Peer {
             self.umem.release(frame);
-            self.finish(metadata, None);
+            return self.take_turn(metadata.flow, metadata.flow_sequence, None);
+        }
+        // For want of time or room here, not for what the packet is.
+        let undone = matches!(reason, Reason::DropStopping | Reason::DropTxFull);
+        let Some(way) = self.mark_result(&mut frame, metadata, undone) else {
+            return self.umem.release(frame);
+        };
+        // Whoever waits for one that is lost here waits no longer than for one that is lost on the way.
+        if self.send_alone(way.interface as usize, frame) {
+            self.count(Reason::NoteMarkSent);
         }
     }
 

@@ -8,22 +8,27 @@
 //!                          (account.rs)     (order.rs)     (serve.rs, process.rs)         observe
 //! ```
 //!
-//! Results of ordered flows leave in the order of their packets (ending.rs). In order of arrival there is no queue: packets are
+//! A packet whose function leaves that to workers is placed when it is taken (decide.rs), and kept until its result is there
+//! if the function is lossless (keep.rs). Results of ordered flows leave in the order of their packets (ending.rs). In order of arrival there is no queue: packets are
 //! served as they are taken, unless idle peers may ask for some (pull.rs).
 
 mod account;
+mod decide;
 mod ending;
+mod keep;
 mod order;
 mod pull;
 mod serve;
 
+use std::cell::Cell;
+use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
 use dataplane_common::estimate::Estimator;
-use dataplane_common::maps::{MAX_INTERFACES, function_slot, socket_slot};
+use dataplane_common::maps::{FUNCTION_WORKER, FunctionRow, MAX_INTERFACES, Params, function_slot, socket_slot};
 use dataplane_common::meta::{METADATA_BYTES, Metadata, Origin};
 use dataplane_common::reason::Reason;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -36,11 +41,12 @@ use crate::process::Checks;
 use crate::queue::Queue;
 use crate::resequence::Resequencer;
 use crate::samples::{Exchange, Samples};
+use crate::ways::Ways;
 use crate::xsk::{Batch, Frame, Umem};
 use account::{Done, Due};
 use ending::Ending;
+use keep::Keeping;
 use pull::Pulling;
-pub use pull::{Pull, Way};
 use serve::{Function, Outcome};
 
 /// Frames taken from a socket at once.
@@ -54,7 +60,7 @@ const TRANSMIT_TRIES: usize = 16;
 const HOUSEKEEPING: Duration = Duration::from_millis(50);
 /// Longest sleep; bounds how late a stop is seen.
 const SLEEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
-/// As [`SLEEP`], for a worker that looks for work at others: about the time between two reports.
+/// As [`SLEEP`], for a worker that looks for work at others or waits for their answers: about the time between two reports.
 const LOOKOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000 };
 /// As [`SLEEP`], while results are held.
 const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000 };
@@ -64,21 +70,33 @@ const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000 };
 pub struct Settings {
     /// Index of the worker, and the queue it serves.
     pub worker: u32,
-    /// This node's id.
-    pub node: u16,
-    /// Boot epoch of the node.
-    pub epoch: u32,
+    /// What the XDP programs run with: the node's id and boot epoch, and how it decides.
+    pub params: Params,
+    /// How the other nodes are reached.
+    pub ways: Arc<Ways>,
     /// What is verified.
     pub checks: Checks,
     /// How long to spin before sleeping.
     pub spin: Duration,
-    /// Order of service: [`FIFO`](dataplane_common::tuning::FIFO), [`SHORTEST`](dataplane_common::tuning::SHORTEST) or
-    /// [`CLASS`](dataplane_common::tuning::CLASS).
-    pub discipline: u32,
     /// How long a result waits for one before it in its flow, before that is given up.
     pub patience: Duration,
-    /// Whether and where the worker asks for work when it has none.
-    pub pull: Option<Pull>,
+    /// Whether the worker asks other nodes for work when it has none.
+    pub pull: bool,
+    /// How long a packet of a lossless function waits for its result beyond what is predicted.
+    pub retry: Duration,
+    /// The way out of results that do not go home.
+    pub egress: Option<Egress>,
+}
+
+/// The way out of results that do not go home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Egress {
+    /// The node's index of the port.
+    pub interface: u32,
+    /// The port's MAC address.
+    pub mac: [u8; 6],
+    /// MAC address of the router that takes them; `None` = whoever sent the packet is on the port's segment.
+    pub next_hop: Option<[u8; 6]>,
 }
 
 /// Whether an interface leads outside or to peers.
@@ -88,6 +106,16 @@ pub enum InterfaceKind {
     Port,
     /// Forwarded packets arrive here and results go back here.
     Link,
+}
+
+impl InterfaceKind {
+    /// What results that leave by such an interface are counted as.
+    const fn sent_as(self) -> Reason {
+        match self {
+            Self::Port => Reason::SentResult,
+            Self::Link => Reason::SentHome,
+        }
+    }
 }
 
 /// One socket of a worker and the account of what was charged through it.
@@ -101,8 +129,9 @@ struct Socket<P> {
     sequence: u32,
     /// Position seen at the last look at an empty ring.
     idle_position: Option<u64>,
-    /// Results on their way to the transmit ring.
+    /// Packets on their way to the transmit ring, and what they are counted as.
     outgoing: Batch,
+    outgoing_as: Reason,
 }
 
 /// A packet taken from its ring, its socket's account settled with it.
@@ -113,6 +142,8 @@ struct Taken {
     due: Due,
     /// The socket it came by.
     socket: usize,
+    /// How often another node did not compute it.
+    tries: u8,
 }
 
 /// See the module.
@@ -131,6 +162,12 @@ pub struct Worker<P> {
     held: Resequencer<Ending>,
     /// How it asks for work.
     pulling: Option<Pulling>,
+    /// Whether some function's packets are placed by workers.
+    decides: bool,
+    /// Packets it has sent and keeps.
+    keeping: Keeping,
+    /// Decisions that took a turn.
+    turns: Cell<u32>,
     clock: quanta::Clock,
     results: u32,
     /// What is to be discharged.
@@ -149,7 +186,7 @@ impl<P: Port> Worker<P> {
         exchange: Arc<Exchange>,
         samples: Samples,
     ) -> Self {
-        let functions = (0..)
+        let functions: Vec<_> = (0..)
             .zip(functions)
             .map(|(index, builtin)| Function {
                 builtin: *builtin,
@@ -159,8 +196,11 @@ impl<P: Port> Worker<P> {
             .collect();
         let clock = quanta::Clock::new();
         let last_housekeeping = clock.now();
-        let queue = order::queue(settings.discipline, umem.frames(), settings.pull.is_some());
-        let pulling = settings.pull.clone().map(Pulling::new);
+        let flags = |function: &Function| tables.functions.row(function.slot).word(offset_of!(FunctionRow, order));
+        let decides = functions.iter().any(|it| flags(it).load(Relaxed) >> 32 & u64::from(FUNCTION_WORKER) != 0);
+        let queue = order::queue(settings.params.tuning.discipline, umem.frames(), settings.pull || decides);
+        let pulling = settings.pull.then(Pulling::new);
+        let keeping = Keeping::new(umem.frames() / 8);
         // Most of the memory stays for packets that arrive.
         let places = u16::try_from(umem.frames() / 4).unwrap_or(u16::MAX);
         let held = Resequencer::new(places, settings.patience.as_nanos() as u64);
@@ -176,6 +216,9 @@ impl<P: Port> Worker<P> {
             queue,
             held,
             pulling,
+            decides,
+            keeping,
+            turns: Cell::new(0),
             clock,
             results: 0,
             done: Done::default(),
@@ -188,7 +231,9 @@ impl<P: Port> Worker<P> {
     pub fn add_socket(&mut self, interface: u32, kind: InterfaceKind, port: P) {
         let slot = socket_slot(interface, self.settings.worker);
         let outgoing = Batch::new(BATCH);
-        let mut socket = Socket { port, kind, slot, position_ns: 0, sequence: 0, idle_position: None, outgoing };
+        let outgoing_as = kind.sent_as();
+        let mut socket =
+            Socket { port, kind, slot, position_ns: 0, sequence: 0, idle_position: None, outgoing, outgoing_as };
         socket.port.recycle(&mut self.umem);
         self.sockets.push(socket);
     }
@@ -219,6 +264,9 @@ impl<P: Port> Worker<P> {
         let mut handled = if self.queue.is_some() { self.step_by_rank() } else { self.step_by_arrival() };
         if !self.held.is_empty() {
             handled += self.release_held(monotonic_ns());
+        }
+        if !self.keeping.is_empty() {
+            handled += self.look_after_kept();
         }
         // What came by one socket may have to leave by another.
         self.flush_all();
@@ -255,7 +303,7 @@ impl<P: Port> Worker<P> {
                 continue;
             }
             if stopping {
-                if self.housekeep() == 0 {
+                if self.housekeep() == 0 && self.keeping.is_empty() {
                     // Whatever is still missing will not come through this worker any more.
                     self.release_held(u64::MAX);
                     self.flush_all();
@@ -291,7 +339,7 @@ impl<P: Port> Worker<P> {
             }
         });
         // The turn of a held result comes by another thread's or the XDP program's doing, which wakes nobody.
-        let longest = match (self.held.is_empty(), self.pulling.is_some()) {
+        let longest = match (self.held.is_empty(), self.pulling.is_some() || !self.keeping.is_empty()) {
             (false, _) => &NAP,
             (true, true) => &LOOKOUT,
             (true, false) => &SLEEP,
@@ -313,6 +361,7 @@ impl<P: Port> Worker<P> {
         let now_ns = if self.queue.is_some() { monotonic_ns() } else { 0 };
         while let Some(frame) = self.incoming.pop() {
             let Some(taken) = self.take(index, frame) else { continue };
+            let Some(taken) = self.place(taken, now_ns) else { continue };
             if let Some(taken) = self.enqueue(taken, now_ns) {
                 self.serve(taken);
             }
@@ -341,13 +390,13 @@ impl<P: Port> Worker<P> {
             Origin::Pull => Reason::SeenPull,
         });
         let due = self.settle(socket, &metadata);
-        Some(Taken { frame, metadata, due, socket })
+        Some(Taken { frame, metadata, due, socket, tries: 0 })
     }
 
     /// Serves one packet and discharges it; returns how long its function took, ns.
     #[inline]
     fn serve(&mut self, taken: Taken) -> u32 {
-        let Taken { frame, metadata, due, socket } = taken;
+        let Taken { frame, metadata, due, socket, .. } = taken;
         if metadata.origin == Origin::Result {
             self.end_service(due);
             self.take_result(frame, &metadata);
@@ -367,8 +416,9 @@ impl<P: Port> Worker<P> {
         let (outcome, took_ns) = self.compute(frame, &metadata);
         self.end_service(due);
         match outcome {
-            Outcome::Drop(frame, reason) => self.finish_dropped(&metadata, socket, frame, reason),
+            Outcome::Drop(frame, reason) => self.finish_dropped(&metadata, frame, reason),
             Outcome::Send(frame) => self.finish(&metadata, Some((socket, frame))),
+            Outcome::SendDirect(frame, port) => self.finish(&metadata, Some((port, frame))),
         }
         if took_ns >= SEND_AT_ONCE_NS {
             if !self.held.is_empty() {
@@ -379,8 +429,18 @@ impl<P: Port> Worker<P> {
         took_ns
     }
 
-    /// Puts a packet among those on their way to a socket's transmit ring.
+    /// Puts a result among those on their way to a socket's transmit ring.
     fn send(&mut self, index: usize, frame: Frame) {
+        let sent_as = self.sockets[index].kind.sent_as();
+        self.send_as(index, frame, sent_as);
+    }
+
+    /// Puts a packet among those on their way to a socket's transmit ring, to be counted under `sent_as`.
+    fn send_as(&mut self, index: usize, frame: Frame, sent_as: Reason) {
+        if self.sockets[index].outgoing_as != sent_as {
+            self.flush(index);
+            self.sockets[index].outgoing_as = sent_as;
+        }
         let Err(full) = self.sockets[index].outgoing.push(frame) else { return };
         self.flush(index);
         if let Err(full) = self.sockets[index].outgoing.push(full.0) {
@@ -405,8 +465,7 @@ impl<P: Port> Worker<P> {
             socket.port.recycle(&mut self.umem);
         }
         let worker = self.settings.worker;
-        let sent_as = if socket.kind == InterfaceKind::Port { Reason::SentResult } else { Reason::SentHome };
-        add_own(self.tables.count(worker, sent_as), sent as u64);
+        add_own(self.tables.count(worker, socket.outgoing_as), sent as u64);
         let left = socket.outgoing.len() as u64;
         if left > 0 {
             add_own(self.tables.count(worker, Reason::DropTxFull), left);

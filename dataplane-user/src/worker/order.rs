@@ -15,11 +15,11 @@ use crate::queue::{Flow, Full, Queue, Rank};
 const CLOCK_SLACK_NS: u64 = 1 << 20;
 
 /// The queue of a worker of `frames` frames that serves in this order; `None` in order of arrival, which needs none unless
-/// others take packets out of it.
+/// others take packets out of it, or the worker must know what waits before it serves (`is_used_anyway`).
 ///
 /// Every packet lies in a frame, so there is a place for each.
-pub(super) fn queue(discipline: u32, frames: u32, pulls: bool) -> Option<Queue<Taken>> {
-    (pulls || matches!(discipline, SHORTEST | CLASS)).then(|| Queue::new(frames))
+pub(super) fn queue(discipline: u32, frames: u32, is_used_anyway: bool) -> Option<Queue<Taken>> {
+    (is_used_anyway || matches!(discipline, SHORTEST | CLASS)).then(|| Queue::new(frames))
 }
 
 impl<P: Port> Worker<P> {
@@ -95,13 +95,13 @@ impl<P: Port> Worker<P> {
                 Ok(header) => Flow { node: header.source, slot: header.flow },
                 Err(_) => Flow::NONE,
             },
-            _ => Flow { node: self.settings.node, slot: taken.metadata.flow },
+            _ => Flow { node: self.settings.params.node, slot: taken.metadata.flow },
         }
     }
 
     fn rank_of(&self, taken: &Taken, now_ns: u64) -> Rank {
         let arrival_ns = taken.metadata.arrival_ns(now_ns + CLOCK_SLACK_NS);
-        match self.settings.discipline {
+        match self.settings.params.tuning.discipline {
             CLASS => Rank::class(self.class_of(taken), arrival_ns),
             SHORTEST => Rank::shortest(taken.metadata.charged_ns, arrival_ns),
             _ => Rank::arrival(arrival_ns),

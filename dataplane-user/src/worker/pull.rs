@@ -11,16 +11,16 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use dataplane_common::decay::Rate;
 use dataplane_common::load::{Received, Row as _, pressed};
-use dataplane_common::maps::{FunctionRow, LoadRow, SignalsRow};
+use dataplane_common::maps::{FUNCTION_DIRECT, FUNCTION_LOSSLESS, FunctionRow, LoadRow, SignalsRow};
 use dataplane_common::meta::{Metadata, Origin};
 use dataplane_common::pull::Giving;
 use dataplane_common::reason::Reason;
-use dataplane_common::tuning::Tuning;
 use dataplane_common::wire::ip::ETHERNET_BYTES;
-use dataplane_common::wire::link::{Carried, Header, Kind, OVERHEAD_BYTES, emit_ethernet};
+use dataplane_common::wire::link::{Carried, FLAG_DIRECT, Header, Kind, OVERHEAD_BYTES};
 
 use super::{Taken, Worker, monotonic_ns};
 use crate::port::Port;
+use crate::ways::Way;
 use crate::xsk::Frame;
 
 /// Packets that must wait or be in service at a peer's worker for it to be asked, thousandths: the one in service stays.
@@ -32,36 +32,9 @@ const ASKERS: usize = 16;
 /// For how long, ns: after that the peer has probably found work.
 const REMEMBERED_NS: u64 = 200_000;
 
-/// A peer, and the way to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
-    /// The peer's id.
-    pub node: u16,
-    /// The node's index of the interface that leads there.
-    pub interface: u32,
-    /// The peer's MAC address.
-    pub mac: [u8; 6],
-    /// That interface's MAC address.
-    pub source_mac: [u8; 6],
-    /// Longest frame of that interface, Ethernet header included, bytes.
-    pub max_frame: u16,
-}
-
-/// What a worker that pulls knows.
-#[derive(Clone, Debug)]
-pub struct Pull {
-    /// The peers.
-    pub ways: Box<[Way]>,
-    /// Packets shorter than a move costs are not moved.
-    pub guard: bool,
-    /// The settings of the policies.
-    pub tuning: Tuning,
-}
-
 /// What a worker that pulls remembers.
 #[derive(Debug)]
 pub(super) struct Pulling {
-    setup: Pull,
     /// When the next request may be sent, ns.
     next_ns: u64,
     /// The peer looked at first next time, so that equals take turns.
@@ -71,8 +44,8 @@ pub(super) struct Pulling {
 }
 
 impl Pulling {
-    pub(super) fn new(setup: Pull) -> Self {
-        Self { setup, next_ns: 0, first: 0, askers: VecDeque::with_capacity(ASKERS) }
+    pub(super) fn new() -> Self {
+        Self { next_ns: 0, first: 0, askers: VecDeque::with_capacity(ASKERS) }
     }
 
     /// Who has asked is remembered longer than any test takes.
@@ -96,7 +69,7 @@ impl<P: Port> Worker<P> {
         if now_ns < pulling.next_ns {
             return;
         }
-        let way = busiest(&pulling.setup.ways, pulling.first, |node| {
+        let way = busiest(self.settings.ways.all(), pulling.first, |node| {
             let row = self.tables.load.row(u32::from(node));
             let busy = row.is_candidate(now_ns) && row.queued_milli() >= BUSY_MILLI && row.queued_milli() < u32::MAX;
             busy.then(|| row.backlog_ns())
@@ -122,7 +95,7 @@ impl<P: Port> Worker<P> {
     fn request(&mut self, way: &Way, now_ns: u64) {
         let Some(mut frame) = self.umem.allocate() else { return };
         // Frames are longer than that.
-        if frame.set_len(OVERHEAD_BYTES).is_err() {
+        if frame.set_len(way.overhead()).is_err() {
             return self.umem.release(frame);
         }
         let row = self.tables.load.row(u32::from(way.node));
@@ -130,9 +103,9 @@ impl<P: Port> Worker<P> {
             position_ns: row.word(offset_of!(LoadRow, sent_ns)).load(Relaxed) as u32,
             arrival_ns: now_ns,
             load: self.carried(way.node, now_ns),
-            ..Header::without_frame(Kind::Pull, self.settings.node, way.node, self.settings.epoch)
+            ..Header::without_frame(Kind::Pull, self.settings.params.node, way.node, self.settings.params.epoch)
         };
-        self.write_header(&mut frame, way, &header);
+        way.address(&header, self.umem.bytes_mut(&mut frame));
         if self.send_alone(way.interface as usize, frame) {
             self.count(Reason::NotePullSent);
         }
@@ -186,13 +159,14 @@ impl<P: Port> Worker<P> {
     fn choose_for(&mut self, node: u16) -> Option<(Taken, Way)> {
         let cost = self.tables.forwarding();
         let signals = self.tables.signals.row(0).word(offset_of!(SignalsRow, utilisation_milli)).load(Relaxed);
-        let setup = &self.pulling.as_ref()?.setup;
-        let way = setup.ways.iter().find(|way| way.node == node).copied()?;
-        let giving = Giving::new(cost, signals as u32, setup.tuning.price_milli, setup.guard);
+        self.pulling.as_ref()?;
+        let params = &self.settings.params;
+        let way = self.settings.ways.get(node).copied()?;
+        let giving = Giving::new(cost, signals as u32, params.tuning.price_milli, params.guard != 0);
         let taken = self.queue.as_mut()?.take_best(|taken, standing| {
             // A packet moves once. The frame has room in front for the header, where its metadata was.
-            let fits = taken.frame.len() + OVERHEAD_BYTES <= usize::from(way.max_frame)
-                && taken.frame.headroom() >= OVERHEAD_BYTES;
+            let fits = taken.frame.len() + way.overhead() <= usize::from(way.max_frame)
+                && taken.frame.headroom() >= way.overhead();
             if taken.metadata.origin == Origin::Port && fits { giving.gain_ns(standing) } else { None }
         })?;
         Some((taken, way))
@@ -200,30 +174,45 @@ impl<P: Port> Worker<P> {
 
     /// Sends a packet that waited here to the node that asked for it.
     fn give(&mut self, taken: Taken, way: &Way) {
-        let Taken { mut frame, metadata, due, socket } = taken;
-        let length = frame.len() as u16;
-        if frame.push_front(OVERHEAD_BYTES).is_err() {
-            // Not so: `choose_for` has looked. But the packet is counted and its turn passes on.
-            self.end_service(due);
-            return self.finish_dropped(&metadata, socket, frame, Reason::DropTxFull);
-        }
         let now_ns = monotonic_ns();
-        let header = self.forward_header(&metadata, way.node, (length, socket as u16), now_ns);
-        self.write_header(&mut frame, way, &header);
-        self.end_service(due);
-        if self.send_alone(way.interface as usize, frame) {
-            self.count(Reason::SentForward);
-        } else {
-            self.count(Reason::DropTxFull);
-            self.finish(&metadata, None);
+        let (_, flags) = self.handling_of(&taken);
+        if flags & FUNCTION_LOSSLESS == 0 {
+            self.send_away(taken, way, now_ns);
+        } else if let Some(taken) = self.keep_and_send(taken, way, now_ns)
+            && let Some(taken) = self.enqueue(taken, now_ns)
+        {
+            self.serve(taken);
         }
+        self.flush(way.interface as usize);
+    }
+
+    /// Sends a packet to another node, and is done with it.
+    pub(super) fn send_away(&mut self, taken: Taken, way: &Way, now_ns: u64) {
+        let Taken { mut frame, metadata, due, socket, .. } = taken;
+        let length = frame.len() as u16;
+        if frame.push_front(way.overhead()).is_err() {
+            // Not so: there is as much headroom in front of every packet. But it is counted and its turn passes on.
+            self.end_service(due);
+            return self.finish_dropped(&metadata, frame, Reason::DropTxFull);
+        }
+        let header = self.forward_header(&metadata, way.node, (length, socket as u16), now_ns);
+        way.address(&header, self.umem.bytes_mut(&mut frame));
+        self.end_service(due);
+        self.send_as(way.interface as usize, frame, Reason::SentForward);
     }
 
     /// Charges the account of `node` with the packet, as the XDP program does for those it forwards itself.
-    fn forward_header(&self, metadata: &Metadata, node: u16, (length, port): (u16, u16), now_ns: u64) -> Header {
+    pub(super) fn forward_header(
+        &self,
+        metadata: &Metadata,
+        node: u16,
+        (length, port): (u16, u16),
+        now_ns: u64,
+    ) -> Header {
         let row = self.tables.load.row(u32::from(node));
-        let function = self.functions[usize::from(metadata.function)].slot;
-        let type_id = self.tables.functions.row(function).word(offset_of!(FunctionRow, type_id)).load(Relaxed);
+        let function = self.tables.functions.row(self.functions[usize::from(metadata.function)].slot);
+        let type_id = function.word(offset_of!(FunctionRow, type_id)).load(Relaxed);
+        let flags = (function.word(offset_of!(FunctionRow, order)).load(Relaxed) >> 32) as u32;
         let charged = u64::from(metadata.charged_ns);
         let sent_ns = row.word(offset_of!(LoadRow, sent_ns)).fetch_add(charged, AcqRel) + charged;
         let sequence = row.word(offset_of!(LoadRow, sent_frames)).fetch_add(1, AcqRel) + 1;
@@ -232,9 +221,10 @@ impl<P: Port> Worker<P> {
         Header {
             kind: Kind::Forward,
             hops: 1,
-            source: self.settings.node,
+            flags: if flags & FUNCTION_DIRECT != 0 { FLAG_DIRECT } else { 0 },
+            source: self.settings.params.node,
             destination: node,
-            epoch: self.settings.epoch,
+            epoch: self.settings.params.epoch,
             sequence: sequence as u32,
             charged_ns: metadata.charged_ns,
             position_ns: sent_ns as u32,
@@ -246,13 +236,9 @@ impl<P: Port> Worker<P> {
             flow_sequence: metadata.flow_sequence,
             load: self.carried(node, now_ns),
             spent_ns: 0,
+            held: 0,
+            generation: 0,
         }
-    }
-
-    fn write_header(&mut self, frame: &mut Frame, way: &Way, header: &Header) {
-        let bytes = self.umem.bytes_mut(frame);
-        bytes[..ETHERNET_BYTES].copy_from_slice(&emit_ethernet(way.mac, way.source_mac));
-        bytes[ETHERNET_BYTES..OVERHEAD_BYTES].copy_from_slice(&header.emit());
     }
 
     /// This node's load, as a frame to `node` carries it.
@@ -265,8 +251,7 @@ impl<P: Port> Worker<P> {
     /// How fast a load forgets a report.
     fn relaxation(&self) -> Rate {
         let signals = self.tables.signals.row(0).word(offset_of!(SignalsRow, utilisation_milli)).load(Relaxed);
-        let tuning = self.pulling.as_ref().map_or(&Tuning::DEFAULT, |pulling| &pulling.setup.tuning);
-        tuning.relaxation((signals >> 32) as u32)
+        self.settings.params.tuning.relaxation((signals >> 32) as u32)
     }
 
     /// Sends one frame by itself, because those of a batch are counted as results; false when it could not be sent.

@@ -1,13 +1,13 @@
 //! How idle workers ask for work, and what busy ones give.
 
 use dataplane_common::maps::{FunctionRow, LoadRow, SignalsRow};
-use dataplane_common::tuning::{SHORTEST, Tuning};
+use dataplane_common::tuning::SHORTEST;
 use dataplane_common::wire::ip::ETHERNET_BYTES;
 use dataplane_common::wire::link::{Header, Kind, OVERHEAD_BYTES};
 
 use super::*;
+use crate::ways::{Way, Ways};
 use crate::worker::pull::Pulling;
-use crate::worker::{Pull, Way};
 
 /// The peers that may ask and be asked.
 const NEAR: u16 = 1;
@@ -25,9 +25,9 @@ fn way(node: u16) -> Way {
 
 fn rig(discipline: u32) -> Rig {
     let mut rig = Rig::with(256, CHECKS, discipline);
-    let pull = Pull { ways: [way(NEAR), way(FAR)].into(), guard: true, tuning: Tuning::DEFAULT };
+    rig.worker.settings.ways = Arc::new(Ways::new([way(NEAR), way(FAR)]));
     rig.worker.queue = crate::worker::order::queue(discipline, FRAMES, true);
-    rig.worker.pulling = Some(Pulling::new(pull));
+    rig.worker.pulling = Some(Pulling::new());
     set(rig.tables.signals.row(0), offset_of!(SignalsRow, send_ns), pair(500, 500));
     set(rig.tables.signals.row(0), offset_of!(SignalsRow, wire_ns), pair(2_000, 0));
     for (index, builtin) in (0..).zip(Builtin::ALL) {

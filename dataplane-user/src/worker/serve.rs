@@ -9,13 +9,14 @@ use dataplane_common::maps::{FunctionRow, WorkerRow};
 use dataplane_common::meta::{Metadata, Origin};
 use dataplane_common::reason::Reason;
 use dataplane_common::wire::ip::ETHERNET_BYTES;
-use dataplane_common::wire::link::{Header, Kind, NO_FLOW, OVERHEAD_BYTES};
+use dataplane_common::wire::link::{FLAG_DIRECT, FLAG_HELD, FLAG_UNDONE, Header, Kind, NO_FLOW, OVERHEAD_BYTES};
 
 use super::{Worker, monotonic_ns};
 use crate::functions::Builtin;
 use crate::maps::tables::{add_own, set};
 use crate::port::Port;
 use crate::process;
+use crate::ways::Way;
 use crate::xsk::Frame;
 
 /// A function of the node as the worker runs it.
@@ -29,6 +30,8 @@ pub(super) struct Function {
 /// What becomes of a frame.
 pub(super) enum Outcome {
     Send(Frame),
+    /// It leaves by this socket's interface; its node of arrival has been told.
+    SendDirect(Frame, usize),
     Drop(Frame, Reason),
 }
 
@@ -66,27 +69,71 @@ impl<P: Port> Worker<P> {
         let took = self.clock.delta_as_nanos(start, self.clock.raw());
         process::turn_round(inner, &active);
         let took_ns = u32::try_from(took).unwrap_or(u32::MAX);
-        if let Some(header) = outer {
-            let len = OVERHEAD_BYTES + usize::from(header.length);
-            let result = self.result_header(&header, metadata, took_ns);
-            address_result(self.umem.bytes_mut(&mut frame), &result);
-            // What lies behind is Ethernet padding. A frame only gets shorter here, so this cannot fail.
-            let _ = frame.set_len(len);
-        }
         self.functions[usize::from(metadata.function)].estimator.observe(units, took_ns);
         self.publish(usize::from(metadata.function), metadata.charged_ns, took_ns);
-        (Outcome::Send(frame), took_ns)
+        let outcome = match outer {
+            None => Outcome::Send(frame),
+            Some(header) => self.answer(frame, &header, metadata, took_ns),
+        };
+        (outcome, took_ns)
     }
 
-    /// Makes of a forwarded packet that is dropped the mark that there will be no result; false when nobody waits for it.
-    pub(super) fn mark_result(&mut self, frame: &mut Frame, metadata: &Metadata) -> bool {
-        let Ok(forward) = Header::parse(self.umem.bytes(frame), ETHERNET_BYTES) else { return false };
-        if forward.flow == NO_FLOW || forward.kind != Kind::Forward {
-            return false;
+    /// Addresses a computed packet of a peer: home, or out of this node's own port with a mark sent home.
+    fn answer(&mut self, mut frame: Frame, forward: &Header, metadata: &Metadata, took_ns: u32) -> Outcome {
+        let Some(way) = self.settings.ways.get(forward.source).copied() else {
+            return Outcome::Drop(frame, Reason::DropNoWay);
+        };
+        if frame.headroom() + OVERHEAD_BYTES < way.overhead() {
+            return Outcome::Drop(frame, Reason::DropTxFull);
         }
-        let mark = Header { length: 0, ..self.result_header(&forward, metadata, 0) };
-        address_result(self.umem.bytes_mut(frame), &mark);
-        frame.set_len(OVERHEAD_BYTES).is_ok()
+        // What lies behind the packet is Ethernet padding. A frame only gets shorter here, so this cannot fail.
+        let _ = frame.set_len(OVERHEAD_BYTES + usize::from(forward.length));
+        let _ = frame.pull_front(OVERHEAD_BYTES);
+        let header = self.result_header(forward, metadata, took_ns);
+        if forward.flags & FLAG_DIRECT != 0
+            && let Some(egress) = self.settings.egress
+        {
+            let (to, from) = self.umem.bytes_mut(&mut frame).split_at_mut(6);
+            if let Some(next_hop) = egress.next_hop {
+                to.copy_from_slice(&next_hop);
+            }
+            from[..6].copy_from_slice(&egress.mac);
+            self.send_mark(&way, &Header { length: 0, ..header });
+            return Outcome::SendDirect(frame, egress.interface as usize);
+        }
+        // There is room: see above.
+        let _ = frame.push_front(way.overhead());
+        let header = Header { flags: header.flags & !FLAG_DIRECT, ..header };
+        way.address(&header, self.umem.bytes_mut(&mut frame));
+        Outcome::Send(frame)
+    }
+
+    /// Sends a header without a frame home.
+    fn send_mark(&mut self, way: &Way, header: &Header) {
+        let Some(mut mark) = self.umem.allocate() else { return };
+        if mark.set_len(way.overhead()).is_err() {
+            return self.umem.release(mark);
+        }
+        way.address(header, self.umem.bytes_mut(&mut mark));
+        self.send_as(way.interface as usize, mark, Reason::NoteMarkSent);
+    }
+
+    /// Makes of a forwarded packet that is dropped the mark that there will be no result, and says which way it goes; `None`
+    /// when nobody waits for it. `undone` says that another node may well compute the packet.
+    pub(super) fn mark_result(&mut self, frame: &mut Frame, metadata: &Metadata, undone: bool) -> Option<Way> {
+        let forward = Header::parse(self.umem.bytes(frame), ETHERNET_BYTES).ok()?;
+        let is_held = forward.flags & FLAG_HELD != 0;
+        if (forward.flow == NO_FLOW && !is_held) || forward.kind != Kind::Forward {
+            return None;
+        }
+        let way = self.settings.ways.get(forward.source).copied()?;
+        let flags = if is_held && undone { FLAG_HELD | FLAG_UNDONE } else { forward.flags & FLAG_HELD };
+        let mark = Header { length: 0, flags, ..self.result_header(&forward, metadata, 0) };
+        frame.set_len(OVERHEAD_BYTES).ok()?;
+        frame.pull_front(OVERHEAD_BYTES).ok()?;
+        frame.push_front(way.overhead()).ok()?;
+        way.address(&mark, self.umem.bytes_mut(frame));
+        Some(way)
     }
 
     /// The header under which the result of `forward` goes home, with this node's load.
@@ -96,9 +143,9 @@ impl<P: Port> Worker<P> {
         self.show_done();
         Header {
             kind: Kind::Result,
-            source: self.settings.node,
+            source: self.settings.params.node,
             destination: forward.source,
-            epoch: self.settings.epoch,
+            epoch: self.settings.params.epoch,
             sequence: self.results,
             position_ns: took_ns,
             load: self.carried(forward.source, now_ns),
@@ -129,11 +176,4 @@ fn open_forward(bytes: &mut [u8]) -> Option<(Header, &mut [u8])> {
     let header = Header::parse(&*bytes, ETHERNET_BYTES).ok()?;
     let inner = bytes.get_mut(OVERHEAD_BYTES..OVERHEAD_BYTES + usize::from(header.length))?;
     (header.kind == Kind::Forward).then_some((header, inner))
-}
-
-/// Addresses a computed packet to the node it came from.
-fn address_result(bytes: &mut [u8], result: &Header) {
-    let (to, from) = bytes.split_at_mut(6);
-    to.swap_with_slice(&mut from[..6]);
-    bytes[ETHERNET_BYTES..OVERHEAD_BYTES].copy_from_slice(&result.emit());
 }

@@ -18,11 +18,13 @@ use proptest::prelude::*;
 use sha2::{Digest, Sha256};
 
 use super::*;
+use crate::maps::Tables;
 use crate::maps::tables::tests::tables;
 use crate::maps::tables::{pair, set};
 use crate::port::Losses;
 use crate::process::tests::frames::{self, Carrier, Interconnect, Packet, with};
 use crate::samples::FunctionSamples;
+use crate::ways::Way;
 use crate::xsk::fake::{self, FakeConfig, Kernel};
 use crate::xsk::{Rings, UmemConfig};
 
@@ -35,8 +37,12 @@ const FRAMES: u32 = 512;
 const PORT: usize = 0;
 const LINK: usize = 1;
 
+#[path = "decide_tests.rs"]
+mod decide;
 #[path = "ending_tests.rs"]
 mod ending;
+#[path = "keep_tests.rs"]
+mod keep;
 #[path = "order_tests.rs"]
 mod order;
 #[path = "pull_tests.rs"]
@@ -113,6 +119,8 @@ struct Rig {
 
 /// How long held results wait for others.
 const PATIENCE: Duration = Duration::from_millis(50);
+/// How long kept packets wait for their result.
+const RETRY: Duration = Duration::from_secs(3600);
 const CHECKS: Checks = Checks { udp_port: frames::UDP_PORT, udp_checksum: true };
 
 /// A charge as XDP makes it, for the metadata of its packet.
@@ -123,24 +131,46 @@ struct Charged {
     sequence: u64,
 }
 
+/// The way to a node: all are reached alike.
+fn way(node: u16) -> Way {
+    let [source_mac, mac] = FORWARD.mac;
+    Way { node, interface: LINK as u32, mac, source_mac, max_frame: 1_514 }
+}
+
 impl Rig {
     fn new() -> Self {
         Self::with(256, CHECKS, FIFO)
     }
 
     fn with(tx_size: u32, checks: Checks, discipline: u32) -> Self {
-        let settings = Settings {
+        Self::set_up(
+            tx_size,
+            |settings| {
+                settings.checks = checks;
+                settings.params.tuning.discipline = discipline;
+            },
+            |_| {},
+        )
+    }
+
+    /// A worker whose settings and tables are changed before it is made.
+    fn set_up(tx_size: u32, change: impl FnOnce(&mut Settings), furnish: impl FnOnce(&Tables)) -> Self {
+        let params = Params { node: NODE, epoch: EPOCH, nodes: 4, ..Params::DEFAULT };
+        let mut settings = Settings {
             worker: WORKER,
-            node: NODE,
-            epoch: EPOCH,
-            checks,
+            params,
+            ways: Arc::new(Ways::new([0, 1, 3].map(way))),
+            checks: CHECKS,
             spin: Duration::ZERO,
-            discipline,
             patience: PATIENCE,
-            pull: None,
+            pull: false,
+            retry: RETRY,
+            egress: None,
         };
+        change(&mut settings);
         let functions = Builtin::ALL;
         let tables = Arc::new(tables(4, WORKER + 1, 3, functions.len() as u32));
+        furnish(&tables);
         let exchange = Arc::new(Exchange::default());
         let samples = empty_samples();
         let umem = Umem::new(&UmemConfig { frames: FRAMES, ..UmemConfig::default() }).unwrap();
@@ -334,9 +364,10 @@ fn result(function: Builtin, packet: &Packet, rounds: u32) -> Vec<u8> {
 /// A forwarded packet's header, from node 1.
 const FORWARD: Interconnect = Interconnect {
     mac: [[2, 0, 0, 0, 0, 9], [2, 0, 0, 0, 0, 8]],
-    version: 2,
+    version: 3,
     kind: 1,
     hops: 1,
+    flags: 0,
     source: 1,
     destination: NODE,
     epoch: 31,
@@ -354,6 +385,8 @@ const FORWARD: Interconnect = Interconnect {
     received_epoch: 4,
     queued: 5,
     spent_ns: 0,
+    held: 0,
+    generation: 0,
 };
 
 /// The header of the result of [`FORWARD`], with the numbers that only the worker knows as they are in `frame`.

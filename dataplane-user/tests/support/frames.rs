@@ -10,7 +10,7 @@ pub const UDP_PORT: u16 = 3322;
 /// The flag of an ANEP packet that nodes without its function discard.
 pub const DISCARD: u8 = 0x80;
 /// Bytes that the interconnect puts in front of a frame: Ethernet and its own header.
-pub const OVERHEAD: usize = 78;
+pub const OVERHEAD: usize = 86;
 
 /// What lies between IP and ANEP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -294,6 +294,7 @@ pub struct Interconnect {
     /// 1 forward, 2 result, 3 report.
     pub kind: u8,
     pub hops: u8,
+    pub flags: u8,
     pub source: u16,
     pub destination: u16,
     pub epoch: u32,
@@ -312,13 +313,15 @@ pub struct Interconnect {
     /// Sixteenths of packets.
     pub queued: u16,
     pub spent_ns: u32,
+    pub held: u32,
+    pub generation: u32,
 }
 
 impl Interconnect {
     /// The frame, with `inner` behind the header.
     pub fn frame(&self, inner: &[u8]) -> Vec<u8> {
         let mut frame = [self.mac[0], self.mac[1]].concat();
-        frame.extend_from_slice(&[0x88, 0xb5, self.version, self.kind, self.hops, 0]);
+        frame.extend_from_slice(&[0x88, 0xb5, self.version, self.kind, self.hops, self.flags]);
         frame.extend_from_slice(&self.source.to_be_bytes());
         frame.extend_from_slice(&self.destination.to_be_bytes());
         for word in [self.epoch, self.sequence, self.charged_ns, self.position_ns] {
@@ -333,7 +336,9 @@ impl Interconnect {
         }
         frame.extend_from_slice(&self.received_epoch.to_be_bytes());
         frame.extend_from_slice(&self.queued.to_be_bytes());
-        frame.extend_from_slice(&self.spent_ns.to_be_bytes());
+        for word in [self.spent_ns, self.held, self.generation] {
+            frame.extend_from_slice(&word.to_be_bytes());
+        }
         frame.extend_from_slice(inner);
         frame
     }
@@ -354,6 +359,7 @@ pub struct Load {
     pub workers: u16,
     pub busy_milli: u16,
     pub memory_milli: u16,
+    pub limit_ns: Option<u32>,
 }
 
 impl Load {
@@ -362,9 +368,10 @@ impl Load {
         for word in [self.mean_backlog_ns, self.received_frames, self.interval_us] {
             bytes.extend_from_slice(&word.to_be_bytes());
         }
-        for half in [self.workers, self.busy_milli, self.memory_milli, 0, 0, 0] {
+        for half in [self.workers, self.busy_milli, self.memory_milli, u16::from(self.limit_ns.is_some())] {
             bytes.extend_from_slice(&half.to_be_bytes());
         }
+        bytes.extend_from_slice(&self.limit_ns.unwrap_or(0).to_be_bytes());
         bytes
     }
 }

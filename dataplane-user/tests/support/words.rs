@@ -16,18 +16,20 @@ pub enum Table {
     Functions,
     Slots,
     Flows,
+    Held,
     Signals,
     Roster,
 }
 
 impl Table {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Load,
         Self::Workers,
         Self::Queues,
         Self::Functions,
         Self::Slots,
         Self::Flows,
+        Self::Held,
         Self::Signals,
         Self::Roster,
     ];
@@ -42,7 +44,7 @@ impl Table {
             Self::Slots => size_of::<SlotRow>(),
             Self::Flows => size_of::<FlowRow>(),
             Self::Signals => size_of::<SignalsRow>(),
-            Self::Roster => 8,
+            Self::Held | Self::Roster => 8,
         };
         bytes / 8
     }
@@ -55,6 +57,7 @@ impl Table {
             Self::Functions => maps::FUNCTIONS,
             Self::Slots => maps::SLOTS,
             Self::Flows => maps::FLOWS,
+            Self::Held => maps::HELD,
             Self::Signals => maps::SIGNALS,
             Self::Roster => maps::ROSTER,
         }
@@ -100,6 +103,11 @@ impl Place {
         Self { table: Table::Flows, row: slot.into(), offset }
     }
 
+    /// Of a place for packets that are kept.
+    pub fn held(place: u32) -> Self {
+        Self { table: Table::Held, row: place, offset: 0 }
+    }
+
     /// Of the signals.
     pub fn signals(offset: usize) -> Self {
         Self { table: Table::Signals, row: 0, offset }
@@ -119,6 +127,7 @@ impl Place {
             Table::Functions => tables.functions.row(self.row).word(self.offset),
             Table::Slots => tables.slots.row(self.row).word(self.offset),
             Table::Flows => tables.flows.row(self.row).word(self.offset),
+            Table::Held => tables.held.row(self.row).word(self.offset),
             Table::Signals => tables.signals.row(self.row).word(self.offset),
             Table::Roster => tables.roster.row(self.row).word(self.offset),
         }
@@ -159,6 +168,7 @@ impl Words {
                 Table::Functions => read_all(&tables.functions, &mut self.words),
                 Table::Slots => read_all(&tables.slots, &mut self.words),
                 Table::Flows => read_all(&tables.flows, &mut self.words),
+                Table::Held => read_all(&tables.held, &mut self.words),
                 Table::Signals => read_all(&tables.signals, &mut self.words),
                 Table::Roster => read_all(&tables.roster, &mut self.words),
             }
@@ -241,8 +251,8 @@ pub fn words_of(row: &LoadRow) -> [u64; size_of::<LoadRow>() / 8] {
         two(row.response_ns, row.service_ns),
         row.completed_frames,
         two(row.acked_frames, row.flags),
-        row.reserved2[0],
-        row.reserved2[1],
+        two(row.limit_ns, row.limited),
+        row.reserved2,
         two(row.received_ns, row.received_epoch),
         row.received_frames,
         two(row.report_seq, row.report_epoch),

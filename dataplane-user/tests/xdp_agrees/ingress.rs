@@ -11,22 +11,23 @@ use dataplane_common::decay::Rate;
 use dataplane_common::estimate::{Cost, ept_ns};
 use dataplane_common::function::Units;
 use dataplane_common::hash::mix;
-use dataplane_common::load::{Row, Word, pressed};
+use dataplane_common::load::{Row, Word, has_credit, pressed};
 use dataplane_common::maps::{
-    FLOW_SLOTS, FunctionRow, LoadRow, ORDER_AFFINE, ORDER_NONE, PEER_PRESENT, Params, SlotRow, function_slot,
+    FLOW_SLOTS, FUNCTION_DIRECT, FUNCTION_WORKER, FunctionRow, LoadRow, ORDER_AFFINE, ORDER_NONE, PEER_PRESENT, Params,
+    SlotRow, function_slot,
 };
 use dataplane_common::meta::{Metadata, Origin};
 use dataplane_common::policy::{Decision, Job, Needs, PolicyKind, Verdict, decide, needing};
 use dataplane_common::reason::Reason;
 use dataplane_common::tuning::{Setting, Tuning};
-use dataplane_common::wire::link::{Carried, Header, Kind, NO_FLOW, OVERHEAD_BYTES};
+use dataplane_common::wire::link::{Carried, FLAG_DIRECT, Header, Kind, NO_FLOW, OVERHEAD_BYTES};
 
 use super::compare::{Comparison, End, Expected, Number, Run, XDP_DROP, XDP_PASS};
 use super::generate::{TYPES, frame, good_packet};
 use super::tables::{Tables, View};
 use crate::support::node::{Arrival, OTHER_PORT, PORT, STRANGER, Site, inside};
 use crate::support::random::Random;
-use crate::support::words::{Place, words_of};
+use crate::support::words::{Place, two, words_of};
 
 /// Decisions in sum over all policies, and at least of each.
 const DECISIONS: u64 = 120_000;
@@ -142,9 +143,10 @@ impl Subject {
             turns: Cell::new(0),
             charged: RefCell::new(Vec::new()),
         };
-        let decision = match row.order {
-            ORDER_AFFINE => Decision::LOCAL,
-            _ => decide(row.policy, &job, &self.params, &view),
+        let decision = if row.order == ORDER_AFFINE || row.flags & FUNCTION_WORKER != 0 {
+            Decision::LOCAL
+        } else {
+            decide(row.policy, &job, &self.params, &view)
         };
         let mut words: Vec<(Place, u64)> = Vec::new();
         for (slot, ns) in view.charged.take() {
@@ -171,14 +173,21 @@ impl Subject {
         if let Verdict::Redirect(node) = decision.verdict {
             let peer = self.tables.peers.get(usize::from(node)).copied().unwrap_or_default();
             let present = peer.flags & PEER_PRESENT != 0;
-            if present && packet.bytes <= usize::from(peer.max_frame) {
+            let row = &self.tables.rows[usize::from(node)];
+            let limit = two(row.limit_ns, row.limited);
+            let has_credit = has_credit(limit, row.sent_ns, packet.ept_ns);
+            if present && has_credit && packet.bytes <= usize::from(peer.max_frame) {
                 counted.push(Reason::Redirected);
                 let header = self.header(run, packet, now_ns, node, flow);
                 words.extend(self.pressure(now_ns, node, packet.ept_ns));
                 let end = End::Forwarded { header, mac: peer.mac, source_mac: peer.source_mac };
                 return Expected { end, counted, words, turns };
             }
-            counted.push(if present { Reason::NoteTooLong } else { Reason::NoteUnreachable });
+            counted.push(match (present, has_credit) {
+                (false, _) => Reason::NoteUnreachable,
+                (true, false) => Reason::NoteNoCredit,
+                (true, true) => Reason::NoteTooLong,
+            });
         }
         let record = Metadata {
             function: packet.index as u16,
@@ -201,6 +210,7 @@ impl Subject {
         Header {
             kind: Kind::Forward,
             hops: 1,
+            flags: if self.function(run, packet.index).flags & FUNCTION_DIRECT != 0 { FLAG_DIRECT } else { 0 },
             source: self.params.node,
             destination: node,
             epoch: self.params.epoch,
@@ -221,6 +231,8 @@ impl Subject {
                 queued: Carried::queued_of(here.queued_milli),
             },
             spent_ns: 0,
+            held: 0,
+            generation: 0,
         }
     }
 

@@ -3,6 +3,7 @@
 use std::mem::offset_of;
 
 use dataplane_common::feedback;
+use dataplane_common::held;
 use dataplane_common::load::{
     Erl, LoadStamp, Received, ReportStamp, Row, acked_ns, newer, take_position, valid_for_ns,
 };
@@ -14,14 +15,16 @@ use dataplane_common::policy::{Needs, needing};
 use dataplane_common::reason::Reason;
 use dataplane_common::tuning::Tuning;
 use dataplane_common::wire::ip::ETHERNET_BYTES;
-use dataplane_common::wire::link::{ETHERTYPE_LINK, Header, Kind, NO_FLOW, OVERHEAD_BYTES, Report};
+use dataplane_common::wire::link::{
+    ETHERTYPE_LINK, FLAG_DIRECT, FLAG_HELD, FLAG_UNDONE, Header, Kind, NO_FLOW, OVERHEAD_BYTES, Report,
+};
 use dataplane_user::worker::monotonic_ns;
 
 use super::compare::{Comparison, End, Expected, Number, Run, XDP_DROP, XDP_PASS};
 use super::generate::{SHORTEST, TYPES, UNKNOWN_TYPE};
 use super::ingress::relax;
 use crate::support::frames::{Interconnect, Load};
-use crate::support::node::{Arrival, LINK, Node, OTHER_PORT, PORT, STRANGER, inside};
+use crate::support::node::{Arrival, LINK, Node, OTHER_PORT, PORT, STRANGER, WORKERS, inside};
 use crate::support::random::Random;
 use crate::support::words::{Place, two, words_of};
 
@@ -37,6 +40,9 @@ const LIMIT_NS: u32 = 100_000;
 const FLOWS: [u16; 5] = [0, 7, FLOW_SLOTS as u16 - 1, FLOW_SLOTS as u16, NO_FLOW];
 
 /// A node, and what its tables hold before a frame.
+/// Places for packets that are kept.
+const HELD_PLACES: u32 = WORKERS * held::PLACES;
+
 struct Subject {
     params: Params,
     rows: Vec<LoadRow>,
@@ -47,9 +53,10 @@ fn frame(random: &mut Random, rows: &[LoadRow]) -> Vec<u8> {
     let source = if random.once_in(8) { random.pick(&[2, 4, 5, 6, 0xffff]) } else { random.pick(&PEERS) };
     let header = Interconnect {
         mac: [[2; 6], [4; 6]],
-        version: if random.once_in(20) { random.word() as u8 } else { 2 },
+        version: if random.once_in(20) { random.word() as u8 } else { 3 },
         kind: if random.once_in(20) { random.word() as u8 } else { 1 + random.below(4) as u8 },
         hops: if random.once_in(20) { random.word() as u8 } else { 1 },
+        flags: if random.once_in(3) { random.word() as u8 } else { 0 },
         source,
         destination: if random.once_in(20) { random.word() as u16 } else { NODE },
         epoch: random.pick(&[3, 4, 4, 4, 5, u32::MAX]),
@@ -67,6 +74,8 @@ fn frame(random: &mut Random, rows: &[LoadRow]) -> Vec<u8> {
         received_epoch: random.pick(&[0, 3, EPOCH as u16, EPOCH as u16, EPOCH as u16, 5]),
         queued: random.pick(&[0, 1, 16, 40, u16::MAX - 1, u16::MAX]),
         spent_ns: random.pick(&[0, 10_000, 1_000_000, u32::MAX]),
+        held: random.pick(&[0, 1, 2, 3, u32::MAX]),
+        generation: random.pick(&[0, 1, 2]),
     };
     let mut frame = if header.kind == 3 && !random.once_in(10) {
         header.report(&body(random))
@@ -115,6 +124,7 @@ fn body(random: &mut Random) -> Load {
         workers: random.below(3) as u16,
         busy_milli: random.word() as u16,
         memory_milli: random.word() as u16,
+        limit_ns: random.once_in(2).then(|| random.word() as u32),
     }
 }
 
@@ -160,6 +170,8 @@ fn row(random: &mut Random) -> LoadRow {
         piggybacked: random.word(),
         transit_ns: random.pick(&[0, 1, 12_000, u32::MAX]),
         transit_bytes: random.pick(&[0, 1, 600, u32::MAX]),
+        limit_ns: random.word() as u32,
+        limited: random.below(2) as u32,
         ..LoadRow::default()
     }
 }
@@ -176,6 +188,11 @@ impl Subject {
             ..SignalsRow::default()
         };
         node.set_signals(&self.signals);
+        for place in 0..4 {
+            let states = [held::State::Free, held::State::Waiting, held::State::Done, held::State::Undone];
+            let word = held::Word { generation: random.pick(&[0, 1, 2]), state: random.pick(&states) };
+            node.set(Place::held(place), word.to_word());
+        }
         for flow in FLOWS.into_iter().filter(|flow| usize::from(*flow) < FLOW_SLOTS) {
             // A CPU that the program cannot take for its own.
             let recent_ns = monotonic_ns() - random.below(1 << 18);
@@ -274,6 +291,21 @@ impl Subject {
         self.take_piggyback(&mut row, &mut signals, header, now_ns, &mut counted);
         self.learn(&mut row, header, now_ns);
         let mut words = words(header.source, &row, &signals);
+        if header.flags & FLAG_HELD != 0 {
+            let place = Place::held(header.held);
+            let undone = header.flags & FLAG_UNDONE != 0;
+            let in_table = header.held < HELD_PLACES;
+            let answered = in_table.then(|| held::Word::from_word(run.before.get(place)));
+            let Some(after) = answered.and_then(|word| word.answered(header.generation, undone)) else {
+                counted.push(Reason::DropLinkDuplicate);
+                return Expected { end: End::Left(XDP_DROP), counted, words, turns: 0 };
+            };
+            words.push((place, after.to_word()));
+            if undone {
+                counted.push(Reason::UndoneTaken);
+                return Expected { end: End::Left(XDP_DROP), counted, words, turns: 0 };
+            }
+        }
         if header.flow != NO_FLOW {
             let place = Place::flow(header.flow, offset_of!(FlowRow, released));
             let in_table = usize::from(header.flow) < FLOW_SLOTS;
@@ -333,6 +365,8 @@ impl Subject {
             acked_frames: if is_known { body.received_frames } else { row.sent_frames as u32 },
             valid_until_ns: now_ns + valid_for_ns(body.interval_us),
             reports: row.reports.wrapping_add(1),
+            limit_ns: body.limit_ns.filter(|_| is_known).unwrap_or(0),
+            limited: u32::from(is_known && body.limit_ns.is_some()),
             ..row
         };
         let words = words(header.source, &row, &signals);
@@ -378,7 +412,7 @@ impl Subject {
         let response_ns = feedback::response_ns(now_ns, header.arrival_ns);
         let (charged_ns, served_ns) = (header.charged_ns, header.position_ns);
         row.completed_frames = row.completed_frames.wrapping_add(1);
-        if header.length == 0 {
+        if header.length == 0 && header.flags & FLAG_DIRECT == 0 {
             return;
         }
         row.response_ns = feedback::mean(row.response_ns, response_ns, 3);
@@ -391,6 +425,9 @@ impl Subject {
             row.peak_us = now_us;
         }
         row.speed_milli = feedback::speed(row.speed_milli, charged_ns, served_ns);
+        if header.length == 0 {
+            return;
+        }
         row.transit_ns = feedback::mean(row.transit_ns, response_ns.saturating_sub(header.spent_ns), 6);
         row.transit_bytes = feedback::mean(row.transit_bytes, header.length.into(), 6);
     }

@@ -49,6 +49,7 @@ impl Tables {
                 flags: if random.once_in(8) { 0 } else { PEER_PRESENT },
                 source_mac: [2, 0, 0, (id >> 8) as u8, id as u8, 2],
                 max_frame: random.pick(&[0, 200, 1514, 1514, 1514, 9014]),
+                ..PeerRow::default()
             };
             node.set_peer(id, row);
             peers[usize::from(id)] = row;
@@ -191,6 +192,7 @@ impl Tables {
             policy: if random.once_in(16) { random.pick(&[0, 1, 30, 63, 64, u32::MAX]) } else { random.pick(policies) },
             home: self.home(random),
             order: random.pick(&[0, 0, 0, 0, 1, 1, 1, 2, 3]),
+            flags: if random.once_in(16) { random.below(8) as u32 } else { 0 },
             arrivals: random.word() >> random.below(64),
             ..FunctionRow::default()
         };
@@ -199,7 +201,7 @@ impl Tables {
         place(offset_of!(FunctionRow, limit_ns), two(row.limit_ns, row.units));
         place(offset_of!(FunctionRow, declared_a_ns), two(row.declared_a_ns, row.declared_b_q16));
         place(offset_of!(FunctionRow, policy), two(row.policy, row.home));
-        place(offset_of!(FunctionRow, order), row.order.into());
+        place(offset_of!(FunctionRow, order), two(row.order, row.flags));
         place(offset_of!(FunctionRow, arrivals), row.arrivals);
         self.functions[index][worker as usize] = row;
     }
@@ -257,6 +259,8 @@ fn plausible_row(random: &mut Random) -> LoadRow {
         acked_frames,
         transit_ns: random.pick(&[0, 12_000, 90_000]),
         transit_bytes: random.pick(&[0, 100, 900]),
+        limit_ns: acked_ns.wrapping_add(random.pick(&[0, 20_000, 1 << 20, 1 << 30, u32::MAX])),
+        limited: u32::from(random.once_in(8)),
         ..LoadRow::default()
     }
 }
@@ -292,6 +296,8 @@ fn any_row(random: &mut Random) -> LoadRow {
         received_epoch: random.word() as u32,
         transit_ns: random.word() as u32,
         transit_bytes: random.word() as u32,
+        limit_ns: random.word() as u32,
+        limited: random.below(2) as u32,
         ..LoadRow::default()
     }
 }

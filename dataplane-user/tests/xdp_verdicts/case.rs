@@ -52,6 +52,7 @@ pub fn peer(node: u16) -> PeerRow {
         flags: PEER_PRESENT,
         source_mac: [2, 0, 0, 0, 9, 9],
         max_frame: MAX_FRAME as u16,
+        ..PeerRow::default()
     }
 }
 
@@ -360,9 +361,10 @@ impl Case {
         let row = peer(to);
         let header = Interconnect {
             mac: [row.mac, row.source_mac],
-            version: 2,
+            version: 3,
             kind: 1,
             hops: 1,
+            flags: 0,
             source: NODE,
             destination: to,
             epoch: EPOCH,
@@ -380,6 +382,8 @@ impl Case {
             received_epoch: 0,
             queued: 0,
             spent_ns: 0,
+            held: 0,
+            generation: 0,
         };
         let numbered = self.numbered();
         self.noting(Reason::Redirected).ends(End::Forwarded(header, numbered))

@@ -47,7 +47,7 @@ fn every_defect_of_the_header_is_named() {
             let mut bad = |name: &str, header: Interconnect, reason| {
                 cases.push(Case::link(&format!("{name}, kind {kind}"), header.frame(&inner())).drops(reason));
             };
-            for version in [0, 1, 3, 255] {
+            for version in [0, 1, 2, 4, 255] {
                 bad("version", Interconnect { version, ..header }, DropLinkVersion);
             }
             for hops in [0, 2, 255] {

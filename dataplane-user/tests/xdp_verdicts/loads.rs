@@ -37,12 +37,14 @@ fn shares(body: &Load) -> u32 {
 
 /// What a report writes besides the load in its header.
 fn body_taken(case: Case, header: &Interconnect, body: &Load, acked_frames: u32) -> Case {
+    let is_known = header.received_epoch == EPOCH as u16;
     let place = |offset| Place::load(header.source, offset);
     case.changes(
         place(offset_of!(LoadRow, mean_backlog_ns)),
         two(body.mean_backlog_ns, u32::from(body.memory_milli) << 16),
     )
     .changes(place(offset_of!(LoadRow, behind)), body.behind)
+    .changes(place(offset_of!(LoadRow, limit_ns)), body.limit_ns.filter(|_| is_known).map_or(0, |ns| two(ns, 1)))
     .changes(place(offset_of!(LoadRow, acked_frames)), two(acked_frames, 0))
     .changes(place(offset_of!(LoadRow, report_seq)), two(header.sequence, header.epoch))
     .adds(place(offset_of!(LoadRow, reports)), 1)
@@ -82,6 +84,7 @@ fn a_report_fills_the_row_of_its_sender() {
             workers: u16::MAX,
             busy_milli: u16::MAX,
             memory_milli: u16::MAX,
+            limit_ns: Some(u32::MAX),
         };
         let least = Interconnect { backlog_ns: 0, queued: 0, ..HEADER };
         let least_body =

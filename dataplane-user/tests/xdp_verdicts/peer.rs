@@ -18,9 +18,10 @@ pub const PEER_EPOCH: u32 = 900;
 /// A frame of `NEAR` for this node.
 pub const HEADER: Interconnect = Interconnect {
     mac: [[2, 0, 0, 0, 9, 9], [2, 0, 0, 0, 1, 1]],
-    version: 2,
+    version: 3,
     kind: FORWARD,
     hops: 1,
+    flags: 0,
     source: NEAR,
     destination: NODE,
     epoch: PEER_EPOCH,
@@ -39,6 +40,8 @@ pub const HEADER: Interconnect = Interconnect {
     // 2.5 packets.
     queued: 40,
     spent_ns: 0,
+    held: 0,
+    generation: 0,
 };
 
 /// What its reports say besides.
@@ -50,6 +53,7 @@ pub const BODY: Load = Load {
     workers: 3,
     busy_milli: 900,
     memory_milli: 70,
+    limit_ns: Some(345_678),
 };
 
 pub fn inner() -> Vec<u8> {

@@ -8,7 +8,7 @@ use toml::de::DeValue;
 use super::super::error::Complaint;
 use super::super::schema::FUNCTION;
 use super::super::value::{self, Read, UP_TO_A_SECOND};
-use super::super::{FunctionConfig, Order, Policy, settings};
+use super::super::{FunctionConfig, Order, Policy, Returns, settings};
 use super::Reader;
 use super::walk::{Claims, Field, Section};
 
@@ -116,6 +116,9 @@ impl Reader<'_> {
         let limit = self.field(section, "limit", limit);
         let policy = self.policy_name(section, "policy").or(policy);
         let order = self.field(section, "order", value::word(Order::NAMES.to_vec(), "order"));
+        let returns = self.field(section, "returns", value::word(Returns::NAMES.to_vec(), "way"));
+        let lossless = self.field(section, "lossless", value::flag);
+        self.directly(&order, &returns, &lossless);
         let (function, span) = known.good()?;
         let label = format!("the function {}", function.name);
         claimed.names.claim(function.name, &label, section, &span, &mut self.problems);
@@ -129,8 +132,39 @@ impl Reader<'_> {
             type_id: id,
             limit_ns: limit.or(default.limit_ns),
             order: order.or(default.order),
+            returns: returns.or(default.returns),
+            lossless: lossless.or(default.lossless),
             ..default
         })
+    }
+}
+
+impl Reader<'_> {
+    /// Complains when results shall leave directly that must come home.
+    fn directly(&mut self, order: &Field<Order>, returns: &Field<Returns>, lossless: &Field<bool>) {
+        let Some((Returns::Direct, span)) = returns.good() else {
+            return;
+        };
+        let is_ordered = match order {
+            Field::Bad => false,
+            _ => order.good().is_none_or(|(order, _)| *order != Order::None),
+        };
+        if is_ordered {
+            let complaint = Complaint::new(
+                "returns = \"direct\" contradicts the order of results",
+                "order is kept where the packets arrived, and results that leave elsewhere do not pass there",
+                "write order = \"none\", or returns = \"ingress\"",
+            );
+            self.problems.add_of_whole(&span, complaint);
+        }
+        if lossless.good().is_some_and(|(lossless, _)| *lossless) {
+            let complaint = Complaint::new(
+                "returns = \"direct\" contradicts lossless = true",
+                "a packet that is computed twice would be answered twice: only its node of arrival can tell",
+                "write returns = \"ingress\", or lossless = false",
+            );
+            self.problems.add_of_whole(&span, complaint);
+        }
     }
 }
 

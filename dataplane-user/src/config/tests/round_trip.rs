@@ -25,14 +25,15 @@ fn tuning(numbers: &[u32]) -> Tuning {
 fn any_workers() -> impl Strategy<Value = Workers> {
     let ns = 0..=1_000_000_000u32;
     let cpus = prop::collection::btree_set(0..1024u32, 1..=64);
-    (cpus, 8..=16u32, any::<bool>(), ns.clone(), ns, any::<bool>()).prop_map(
-        |(cpus, frames, large, spin_ns, patience_ns, pull)| Workers {
+    (cpus, 8..=16u32, any::<bool>(), ns.clone(), ns.clone(), any::<bool>(), ns).prop_map(
+        |(cpus, frames, large, spin_ns, patience_ns, pull, backlog_limit_ns)| Workers {
             cpus: cpus.into_iter().rev().collect(),
             frames: 1 << frames,
             frame_size: if large { 4096 } else { 2048 },
             spin_ns,
             patience_ns,
             pull,
+            backlog_limit_ns,
         },
     )
 }
@@ -52,7 +53,12 @@ fn any_config() -> impl Strategy<Value = Config> {
     let reports = (interval.clone(), interval.clone(), mode, 1..=100u32, interval, any::<bool>());
     let order = prop::sample::select(Order::NAMES.to_vec());
     let function = (1_000..=1_000_000_000u32, kind, order);
+    let returns =
+        prop::sample::select(vec![(Returns::Ingress, false), (Returns::Ingress, true), (Returns::Direct, false)]);
+    let function = (function, returns);
     let functions = prop::collection::btree_map(0..KNOWN.len(), function, 1..=KNOWN.len());
+    let transport = prop::sample::select(Transport::NAMES.to_vec());
+    let way = (transport, 1_000_000..=1_000_000_000u32, 0..8usize, prop::option::of(any::<[u8; 5]>()));
     let peers = prop::collection::btree_map(1..4096u16, 0..8usize, 0..20);
     (
         prop::collection::vec(interface, 1..=8),
@@ -63,8 +69,9 @@ fn any_config() -> impl Strategy<Value = Config> {
         reports,
         (1..=u16::MAX, any::<bool>()),
         functions,
+        way,
     )
-        .prop_map(|(interfaces, peers, workers, policy, forwarding, reports, active, functions)| {
+        .prop_map(|(interfaces, peers, workers, policy, forwarding, reports, active, functions, way)| {
             let interface = |kind: &str, n: usize| {
                 let (mode, zero_copy) = interfaces[n % interfaces.len()];
                 Interface { name: format!("{kind}\"\\{n}"), mode, zero_copy }
@@ -94,6 +101,11 @@ fn any_config() -> impl Strategy<Value = Config> {
                     bandwidth_bits: forwarding.3,
                     measure: forwarding.4,
                 },
+                interconnect: Interconnect { transport: way.0.1, retry_ns: way.1 },
+                egress: Egress {
+                    interface: format!("p\"\\{}", way.2 % interfaces.len()),
+                    next_hop: way.3.map(|[a, b, c, d, e]| [2, a, b, c, d, e]),
+                },
                 reports: Reports {
                     mode: reports.2.1,
                     interval_ns: reports.0.min(reports.1),
@@ -105,9 +117,10 @@ fn any_config() -> impl Strategy<Value = Config> {
                 active: Active { udp_port: active.0, verify_udp_checksum: active.1 },
                 functions: functions
                     .into_iter()
-                    .map(|(n, (limit_ns, policy, (_, order)))| {
+                    .map(|(n, ((limit_ns, policy, (_, order)), (returns, lossless)))| {
                         let type_id = 0x4000 + n as u16;
-                        FunctionConfig { name: KNOWN[n].name, type_id, limit_ns, policy, order }
+                        let returns = if order == Order::None { returns } else { Returns::Ingress };
+                        FunctionConfig { name: KNOWN[n].name, type_id, limit_ns, policy, order, returns, lossless }
                     })
                     .collect(),
             }

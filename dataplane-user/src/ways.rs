@@ -1,0 +1,83 @@
+//! How interconnect frames reach the other nodes: which interface leads there, and what goes in front of a frame.
+
+use dataplane_common::wire::ip::ETHERNET_BYTES;
+use dataplane_common::wire::link::{Header, OVERHEAD_BYTES, emit_ethernet};
+
+/// A peer, and the way to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// The peer's id.
+    pub node: u16,
+    /// The node's index of the interface that leads there.
+    pub interface: u32,
+    /// The peer's MAC address.
+    pub mac: [u8; 6],
+    /// That interface's MAC address.
+    pub source_mac: [u8; 6],
+    /// Longest frame of that interface, Ethernet header included, bytes.
+    pub max_frame: u16,
+}
+
+impl Way {
+    /// Bytes in front of a frame that goes this way.
+    #[inline]
+    pub const fn overhead(&self) -> usize {
+        OVERHEAD_BYTES
+    }
+
+    /// Writes what goes in front of a frame into the first [`Way::overhead`] bytes of `frame`, which has as many at least.
+    #[inline]
+    pub fn address(&self, header: &Header, frame: &mut [u8]) {
+        frame[..ETHERNET_BYTES].copy_from_slice(&emit_ethernet(self.mac, self.source_mac));
+        frame[ETHERNET_BYTES..OVERHEAD_BYTES].copy_from_slice(&header.emit());
+    }
+}
+
+/// The ways to all peers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ways {
+    /// By node id.
+    places: Box<[Option<u16>]>,
+    ways: Box<[Way]>,
+}
+
+impl Ways {
+    /// These ways, one for each peer.
+    pub fn new(ways: impl IntoIterator<Item = Way>) -> Self {
+        let ways: Box<[Way]> = ways.into_iter().collect();
+        let nodes = ways.iter().map(|way| usize::from(way.node) + 1).max().unwrap_or(0);
+        let mut places = vec![None; nodes].into_boxed_slice();
+        for (place, way) in (0..).zip(&ways) {
+            places[usize::from(way.node)] = Some(place);
+        }
+        Self { places, ways }
+    }
+
+    /// The way to `node`, if it is a peer.
+    #[inline]
+    pub fn get(&self, node: u16) -> Option<&Way> {
+        let place = (*self.places.get(usize::from(node))?)?;
+        self.ways.get(usize::from(place))
+    }
+
+    /// All of them.
+    pub fn all(&self) -> &[Way] {
+        &self.ways
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ways_are_found_by_node() {
+        let way = |node| Way { node, interface: 1, mac: [2; 6], source_mac: [4; 6], max_frame: 1_514 };
+        let ways = Ways::new([way(7), way(0)]);
+        assert_eq!(ways.all(), [way(7), way(0)]);
+        for node in 0..9 {
+            assert_eq!(ways.get(node).copied(), [7, 0].contains(&node).then(|| way(node)), "{node}");
+        }
+        assert_eq!(Ways::default().get(0), None);
+    }
+}
