@@ -6,18 +6,14 @@ use core::mem::offset_of;
 use core::ptr::{addr_of, addr_of_mut, read_volatile, write_volatile};
 
 use aya_ebpf::helpers::generated::{bpf_get_smp_processor_id, bpf_loop};
-use dataplane_common::decay::Rate;
-use dataplane_common::feedback;
 use dataplane_common::held;
-use dataplane_common::load::{
-    self, Erl, Forwarding, Here, LoadStamp, LoadView, Received, ReportStamp, Row, Signals, Visit, Word, WorkerLoad,
-    saturate,
-};
+use dataplane_common::load::{Forwarding, Here, LoadView, Row, Signals, Visit, Word, WorkerLoad};
 use dataplane_common::maps::{FunctionRow, LoadRow, MAX_WORKERS, Params, SignalsRow, WorkerRow, function_slot};
 use dataplane_common::order::{Place, Released};
 use dataplane_common::plan::HERE;
 use dataplane_common::policy::{Needs, needing};
-use dataplane_common::wire::link::{FLAG_DIRECT, FLAG_UNDONE, Header, Report};
+use dataplane_common::taking::{self, Cells};
+use dataplane_common::wire::link::{FLAG_UNDONE, Header, Report};
 
 use crate::maps::{FLOWS, FUNCTIONS, HELD, LOAD_TABLE, ROSTER, SIGNALS, SLOTS, TURNS};
 
@@ -63,12 +59,6 @@ pub fn read_word<T>(field: *const T) -> u64 {
 fn write_word<T>(field: *mut T, word: u64) {
     // SAFETY: callers pass the first field of an aligned 8-byte word of a live map value.
     unsafe { write_volatile(field.cast::<u64>(), word) }
-}
-
-/// Two 32-bit fields as they lie in one word (little endian: the first field is the low half).
-#[inline(always)]
-const fn word(first: u32, second: u32) -> u64 {
-    first as u64 | (second as u64) << 32
 }
 
 /// What a decision needs of a function, as the worker of `queue` measures it; `None` when there is no such worker.
@@ -222,16 +212,6 @@ impl LoadView for Table {
     }
 }
 
-/// The word at `offset` of the signals.
-#[inline(always)]
-fn signal(offset: usize) -> u64 {
-    let Some(row) = SIGNALS.get_ptr(0) else {
-        return 0;
-    };
-    // SAFETY: the row is a live map value, and callers pass the offset of an aligned word in it.
-    read_word(unsafe { row.byte_add(offset) })
-}
-
 struct Round<'a, V> {
     visitor: &'a mut V,
     next: u32,
@@ -257,17 +237,6 @@ unsafe extern "C" fn visit_one<V: Visit>(_index: u32, state: *mut c_void) -> c_l
     0
 }
 
-/// How fast a load forgets a report.
-#[inline(always)]
-fn relaxation(params: &Params) -> Rate {
-    params.tuning.relaxation((signal(offset_of!(SignalsRow, utilisation_milli)) >> 32) as u32)
-}
-
-/// Policies that predict loads.
-const PREDICTING: u64 = needing(Needs::PREDICTION);
-/// Policies that learn from results.
-const LEARNING: u64 = needing(Needs::RESULTS);
-
 /// Counts an arrival for `function`, when a policy wants to know.
 #[inline(always)]
 pub fn count_demand(params: &Params, function: u32) {
@@ -279,194 +248,97 @@ pub fn count_demand(params: &Params, function: u32) {
     }
 }
 
-/// Takes the position that a frame of a peer carries, and counts the frame when it brought work.
+/// The words of a live map value.
+struct Live<T>(*mut T);
+
+impl<T> Cells for Live<T> {
+    #[inline(always)]
+    fn get(&self, offset: usize) -> u64 {
+        // SAFETY: the value is live, and `taking` asks for offsets of aligned words in it.
+        read_word(unsafe { self.0.byte_add(offset) })
+    }
+
+    #[inline(always)]
+    fn set(&self, offset: usize, word: u64) {
+        // SAFETY: as above.
+        write_word(unsafe { self.0.byte_add(offset) }, word);
+    }
+
+    #[inline(always)]
+    fn add(&self, offset: usize, amount: u64) {
+        // SAFETY: as above.
+        add(unsafe { self.0.byte_add(offset) }.cast(), amount);
+    }
+}
+
+/// The signals, looked up when they are needed: mostly they are not.
+struct TheSignals;
+
+impl Cells for TheSignals {
+    #[inline(always)]
+    fn get(&self, offset: usize) -> u64 {
+        SIGNALS.get_ptr_mut(0).map_or(0, |row| Live(row).get(offset))
+    }
+
+    #[inline(always)]
+    fn set(&self, offset: usize, word: u64) {
+        if let Some(row) = SIGNALS.get_ptr_mut(0) {
+            Live(row).set(offset, word);
+        }
+    }
+
+    #[inline(always)]
+    fn add(&self, offset: usize, amount: u64) {
+        if let Some(row) = SIGNALS.get_ptr_mut(0) {
+            Live(row).add(offset, amount);
+        }
+    }
+}
+
+/// The row of a frame's sender.
+#[inline(always)]
+fn row_of(header: &Header) -> Option<Live<LoadRow>> {
+    LOAD_TABLE.get_ptr_mut(u32::from(header.source)).map(Live)
+}
+
+/// See [`taking::position`].
 #[inline(always)]
 pub fn take_position(header: &Header, frames: u64) {
-    let Some(row) = LOAD_TABLE.get_ptr_mut(u32::from(header.source)) else {
-        return;
-    };
-    // SAFETY: `row` is a live map value; only addresses are taken.
-    let (received, received_frames, sequence) = unsafe {
-        (addr_of_mut!((*row).received_ns), addr_of_mut!((*row).received_frames), addr_of_mut!((*row).received_sequence))
-    };
-    let before = Received::from_word(read_word(received));
-    if let Some(after) = load::take_position(before, header) {
-        if after.epoch != before.epoch {
-            write_word(received_frames, 0);
-            write_word(sequence, 0);
-        }
-        write_word(received, after.to_word());
-    }
-    // A late frame of a boot that is over belongs to an account that is closed.
-    if frames > 0 && Received::from_word(read_word(received)).epoch == header.epoch {
-        add(received_frames, frames);
-        if load::newer(header.sequence, read_word(sequence) as u32) {
-            write_word(sequence, word(header.sequence, 0));
-        }
+    if let Some(row) = row_of(header) {
+        taking::position(&row, header, frames);
     }
 }
 
-/// Takes the load that a frame carries into its sender's row; false when the row has a newer one.
-#[inline(always)]
-fn take_load(params: &Params, row: *mut LoadRow, header: &Header, now_ns: u64) -> bool {
-    // SAFETY: `row` is a live map value; only addresses are taken.
-    let (stamp, report, queue) =
-        unsafe { (addr_of_mut!((*row).stamp_us), addr_of_mut!((*row).backlog_ns), addr_of_mut!((*row).queued_milli)) };
-    if !LoadStamp::from_word(read_word(stamp)).precedes(header.epoch, header.load.stamp_us) {
-        return false;
-    }
-    write_word(stamp, LoadStamp { stamp_us: header.load.stamp_us, epoch: header.epoch }.to_word());
-    let before = XdpRow(row);
-    let (sent_ns, sent_frames) = (before.word(Word::SentNs) as u32, before.word(Word::SentFrames) as u32);
-    let predicting = params.policies & PREDICTING != 0;
-    let predicted =
-        if predicting { before.predicted_ns(now_ns, relaxation(params), params.tuning.gain_milli) } else { 0 };
-    write_word(report, word(header.load.backlog_ns, load::acked_ns(&header.load, params.epoch, sent_ns)));
-    write_word(queue, word(header.load.queued_milli(), (read_word(queue) >> 32) as u32));
-    // SAFETY: `row` is a live map value; only addresses are taken.
-    let fields = unsafe {
-        (addr_of_mut!((*row).reported_at_ns), addr_of_mut!((*row).marked_ns), addr_of_mut!((*row).pressure_ns))
-    };
-    write_word(fields.0, now_ns);
-    write_word(fields.1, word(sent_ns, sent_frames));
-    if predicting {
-        let after = XdpRow(row);
-        write_word(fields.2, word(after.in_flight_ns(), (now_ns >> 10) as u32));
-        let found = saturate(after.erl_ns(Erl::Ack, now_ns));
-        if let Some(signals) = SIGNALS.get_ptr_mut(0) {
-            // SAFETY: `signals` is a live map value; only an address is taken.
-            let deviation = unsafe { addr_of_mut!((*signals).deviation_ns) };
-            let median = feedback::median(read_word(deviation) as u32, predicted.abs_diff(found));
-            write_word(deviation, word(median, 0));
-        }
-    }
-    true
-}
-
-/// Takes the load that a forward or a result carries; tells whether it was news.
+/// See [`taking::piggyback`].
 #[inline(always)]
 pub fn take_piggyback(params: &Params, header: &Header, now_ns: u64) -> bool {
-    if params.piggyback == 0 {
-        return false;
+    match row_of(header) {
+        Some(row) => taking::piggyback(params, &row, &TheSignals, header, now_ns),
+        None => false,
     }
-    let Some(row) = LOAD_TABLE.get_ptr_mut(u32::from(header.source)) else {
-        return false;
-    };
-    if !take_load(params, row, header, now_ns) {
-        return false;
-    }
-    // SAFETY: `row` is a live map value; only an address is taken.
-    add(unsafe { addr_of_mut!((*row).piggybacked) }, 1);
-    true
 }
 
-/// Takes a report into its sender's row; false when it is older than the last one.
+/// See [`taking::report`].
 #[inline(always)]
 pub fn take_report(params: &Params, header: &Header, report: &Report, now_ns: u64) -> bool {
-    let Some(row) = LOAD_TABLE.get_ptr_mut(u32::from(header.source)) else {
-        return false;
-    };
-    // SAFETY: `row` is a live map value; only an address is taken.
-    let stamp = unsafe { addr_of_mut!((*row).report_seq) };
-    if !ReportStamp::from_word(read_word(stamp)).precedes(header.epoch, header.sequence) {
-        return false;
+    match row_of(header) {
+        Some(row) => taking::report(params, &row, &TheSignals, (header, report), now_ns),
+        None => false,
     }
-    write_word(stamp, ReportStamp { sequence: header.sequence, epoch: header.epoch }.to_word());
-    take_load(params, row, header, now_ns);
-    // SAFETY: `row` is a live map value; only addresses are taken.
-    let fields = unsafe {
-        (
-            addr_of_mut!((*row).queued_milli),
-            addr_of_mut!((*row).mean_backlog_ns),
-            addr_of_mut!((*row).behind),
-            addr_of_mut!((*row).acked_frames),
-            addr_of_mut!((*row).valid_until_ns),
-            addr_of_mut!((*row).reports),
-            addr_of_mut!((*row).limit_ns),
-        )
-    };
-    write_word(
-        fields.0,
-        word(read_word(fields.0) as u32, u32::from(report.workers) | u32::from(report.busy_milli) << 16),
-    );
-    let speed = (read_word(fields.1) >> 32) as u16;
-    write_word(fields.1, word(report.mean_backlog_ns, u32::from(speed) | u32::from(report.memory_milli) << 16));
-    write_word(fields.2, report.behind);
-    let known = header.load.received_epoch == params.epoch as u16;
-    let acked = if known { report.received_frames } else { XdpRow(row).word(Word::SentFrames) as u32 };
-    write_word(fields.3, word(acked, (read_word(fields.3) >> 32) as u32));
-    // A node that does not know this boot counts from a position we do not know.
-    write_word(fields.6, match report.limit_ns {
-        Some(limit_ns) if known => word(limit_ns, 1),
-        _ => 0,
-    });
-    write_word(fields.4, now_ns + load::valid_for_ns(report.interval_us));
-    add(fields.5, 1);
-    true
 }
 
-/// Learns from a result that came back: how fast its node answers and computes, and what the way takes.
+/// See [`taking::result`].
 #[inline(always)]
 pub fn take_result(params: &Params, header: &Header, now_ns: u64) {
-    let Some(row) = LOAD_TABLE.get_ptr_mut(u32::from(header.source)) else {
-        return;
-    };
-    // SAFETY: `row` is a live map value; only addresses are taken.
-    let fields = unsafe {
-        (
-            addr_of_mut!((*row).completed_frames),
-            addr_of_mut!((*row).response_ns),
-            addr_of_mut!((*row).peak_ns),
-            addr_of_mut!((*row).mean_backlog_ns),
-            addr_of_mut!((*row).transit_ns),
-        )
-    };
-    add(fields.0, 1);
-    let is_direct = header.flags & FLAG_DIRECT != 0;
-    if header.length == 0 && !is_direct {
-        // Nothing was computed.
-        return;
+    if let Some(row) = row_of(header) {
+        taking::result(params, &row, &TheSignals, header, now_ns);
     }
-    let (charged_ns, served_ns) = (header.charged_ns, header.position_ns);
-    let response_ns = feedback::response_ns(now_ns, header.arrival_ns);
-    let known = read_word(fields.1);
-    write_word(
-        fields.1,
-        word(feedback::mean(known as u32, response_ns, 3), feedback::mean((known >> 32) as u32, served_ns, 3)),
-    );
-    if params.policies & LEARNING != 0 {
-        let (known, now_us) = (read_word(fields.2), (now_ns >> 10) as u32);
-        let age_ns = u64::from(now_us.wrapping_sub((known >> 32) as u32)) << 10;
-        let service_ns = (signal(offset_of!(SignalsRow, utilisation_milli)) >> 32) as u32;
-        let forget_ns = params.tuning.peak_forget_ns(service_ns);
-        write_word(fields.2, word(feedback::peak(known as u32, response_ns, age_ns, forget_ns), now_us));
-    }
-    let known = read_word(fields.3);
-    let speed = feedback::speed((known >> 32) as u16, charged_ns, served_ns);
-    write_word(fields.3, (known & !(0xffff << 32)) | u64::from(speed) << 32);
-    if header.length == 0 {
-        // It says nothing about packets on their way.
-        return;
-    }
-    let known = read_word(fields.4);
-    let transit_ns = response_ns.saturating_sub(header.spent_ns);
-    write_word(
-        fields.4,
-        word(
-            feedback::mean(known as u32, transit_ns, 6),
-            feedback::mean((known >> 32) as u32, u32::from(header.length), 6),
-        ),
-    );
 }
 
 /// Notes that `charged_ns` of work went to the node of `row`.
 #[inline(always)]
 pub fn press(params: &Params, row: *mut LoadRow, now_ns: u64, charged_ns: u32) {
-    if params.policies & PREDICTING != 0 {
-        // SAFETY: `row` is a live map value; only an address is taken.
-        let pressure = unsafe { addr_of_mut!((*row).pressure_ns) };
-        write_word(pressure, load::pressed(read_word(pressure), now_ns, relaxation(params), charged_ns));
-    }
+    taking::press(params, &Live(row), &TheSignals, now_ns, charged_ns);
 }
 
 /// The number of a packet in its flow slot; `None` when results need not keep an order.

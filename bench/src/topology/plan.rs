@@ -163,6 +163,8 @@ pub struct NodeSettings {
     pub discipline: String,
     /// Idle workers ask peers for work.
     pub pull: bool,
+    /// Work beyond which packets are refused; zero = never.
+    pub backlog_limit: Duration,
     /// Time between two load reports under load.
     pub report_interval: Duration,
     /// Time between two load reports without load.
@@ -192,6 +194,7 @@ impl NodeSettings {
             spin: Duration::from_micros(20),
             discipline: "fifo".to_owned(),
             pull: false,
+            backlog_limit: Duration::from_millis(500),
             report_interval: Duration::from_micros(100),
             idle_interval: Duration::from_millis(1),
             send: Duration::from_micros(2),
@@ -385,11 +388,12 @@ impl Plan {
             ));
         }
         add(format!(
-            "[workers]\ncpus = {:?}\nspin = \"{}\"\ndiscipline = \"{}\"\npull = {}\n",
+            "[workers]\ncpus = {:?}\nspin = \"{}\"\ndiscipline = \"{}\"\npull = {}\nbacklog_limit = \"{}\"\n",
             settings.cpus,
             format_duration(settings.spin),
             settings.discipline,
-            settings.pull
+            settings.pull,
+            format_duration(settings.backlog_limit)
         ));
         add(format!(
             "[policy]\nname = \"{}\"\nmargin = \"{}\"\nthesis = {}\n",
