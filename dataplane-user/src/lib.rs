@@ -18,6 +18,8 @@
 //! | [`worker`] | the packet loop |
 //! | [`samples`] | measurements on their way from worker to control thread |
 //! | [`reporter`] | load reports to the peers |
+//! | [`membership`] | who belongs to the cluster, on the management network |
+//! | [`neighbour`] | who is behind an IP address, from the kernel |
 //! | [`node`] | a running node: all of the above, started and stopped in order |
 //! | [`status`] | what a node looks like from outside, read from its pins |
 //! | [`explain`] | what a node would do with a packet now, and why |
@@ -36,6 +38,8 @@ pub mod functions;
 pub mod kernel_log;
 #[expect(unsafe_code, reason = "maps memory that XDP programs share")]
 pub mod maps;
+pub mod membership;
+pub mod neighbour;
 pub mod node;
 pub mod port;
 pub mod process;
