@@ -371,10 +371,18 @@ pub struct PeerRow {
     pub reserved: [u16; 3],
 }
 
-/// [`PeerRow::flags`]: the row describes a peer.
+/// [`PeerRow::flags`]: the row describes a peer that frames can be sent to.
 pub const PEER_PRESENT: u16 = 1;
 /// [`PeerRow::flags`]: frames travel in UDP over IPv4, and [`PeerRow::mac`] is the next hop's.
 pub const PEER_ROUTED: u16 = 2;
+/// [`PeerRow::flags`]: it is a member of the cluster at present.
+pub const PEER_MEMBER: u16 = 4;
+/// [`PeerRow::flags`]: the member is about to stop.
+pub const PEER_DRAINING: u16 = 8;
+/// [`PeerRow::flags`]: the kernel has no MAC address for it yet.
+pub const PEER_UNRESOLVED: u16 = 16;
+/// [`PeerRow::flags`]: the member has no link on a segment of ours, or is of another version.
+pub const PEER_UNREACHABLE: u16 = 32;
 
 /// What an interface is to the node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -154,6 +154,13 @@ reasons! {
 
     ReportSent, Control, Send, "report_sent", "Load reports sent, one for each peer.";
     DropReportUnsent, Control, Drop, "drop_report_unsent", "Load reports that the kernel refused to send: link down, or no memory.";
+    DropMemberMalformed, Control, Drop, "drop_member_malformed", "Membership datagrams that are none of this protocol, or whose content is not what it should be.";
+    DropMemberVersion, Control, Drop, "drop_member_version", "Membership datagrams of another version.";
+    DropMemberNoKey, Control, Drop, "drop_member_no_key", "Membership datagrams of a node without a key file where this one has one, or the other way round.";
+    DropMemberTag, Control, Drop, "drop_member_tag", "Membership datagrams with a wrong tag: another key, another cluster, or altered on the way.";
+    DropMemberClock, Control, Drop, "drop_member_clock", "Membership datagrams whose sender's clock differs by more than 10 s, or old ones sent again.";
+    DropMemberReplayed, Control, Drop, "drop_member_replayed", "Membership datagrams that came twice, or long after later ones.";
+    DropMemberConflict, Control, Drop, "drop_member_conflict", "Membership datagrams of a second node with an id that is taken, or with an id not below max_nodes.";
 }
 
 /// Number of reasons.

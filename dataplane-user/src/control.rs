@@ -73,6 +73,15 @@ impl Control {
         self.meter = config.forwarding.measure.then(|| Meter::new(tables, workers, peers, prior, programs));
     }
 
+    /// Takes the present peers.
+    pub fn set_peers(&mut self, peers: &[PeerAddress]) {
+        let peers: Vec<_> = peers.iter().map(|peer| peer.node).collect();
+        if let Some(meter) = &mut self.meter {
+            meter.set_peers(peers.clone());
+        }
+        self.board.set_peers(peers);
+    }
+
     /// Does what is due at `now_ns`.
     pub fn turn(&mut self, now_ns: u64) {
         if now_ns >= self.next_signals_ns {
@@ -116,6 +125,14 @@ struct Tableau {
 }
 
 impl Tableau {
+    /// Takes other peers; what is known of those that stay is kept.
+    fn set_peers(&mut self, peers: Vec<u16>) {
+        let known = |node: &u16| self.peers.iter().position(|known| known == node).map(|at| self.busy_micro[at + 1]);
+        let own = self.busy_micro.first().copied().unwrap_or_default();
+        self.busy_micro = std::iter::once(own).chain(peers.iter().map(|node| known(node).unwrap_or(0))).collect();
+        self.peers = peers;
+    }
+
     /// Takes the present busy shares into their means.
     fn follow_busy(&mut self) {
         for index in 0..self.members() {

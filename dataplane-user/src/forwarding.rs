@@ -137,6 +137,11 @@ impl Meter {
         }
     }
 
+    /// Takes other peers.
+    pub fn set_peers(&mut self, peers: Vec<u16>) {
+        self.peers = peers;
+    }
+
     /// Does what is due at `now_ns`, and shows deciders what is known.
     pub fn turn(&mut self, now_ns: u64) {
         if now_ns >= self.next_programs_ns {

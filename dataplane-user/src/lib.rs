@@ -13,6 +13,7 @@
 //! | [`sys`] | the few system calls without a safe wrapper |
 //! | [`functions`] | packet functions, one file each |
 //! | [`process`] | what a worker does to one packet, over bytes only |
+//! | [`peers`] | who the peers are while the node runs, and the way to each |
 //! | [`port`] | what a worker needs of a socket |
 //! | [`queue`] | the packets that wait in a worker, in order of service |
 //! | [`worker`] | the packet loop |
@@ -41,6 +42,7 @@ pub mod maps;
 pub mod membership;
 pub mod neighbour;
 pub mod node;
+pub mod peers;
 pub mod port;
 pub mod process;
 pub mod queue;

@@ -257,13 +257,17 @@ fn run(options: &Run) -> Result<()> {
     let (name, policy) = (&config.node.name, config.policy.kind.name());
     say(&format!("node {name} runs policy {policy}; maps in {}", node.pins().path().display()));
     say("ready");
-    let mut looked = Instant::now();
+    let (mut looked, mut refused) = (Instant::now(), None);
     let trouble = loop {
         if node.is_broken() {
             break Some("BUG: a thread of the node has ended".to_owned());
         }
         if looked.elapsed() > LOOK_AT_INTERFACES {
             looked = Instant::now();
+            if node.refused() != refused {
+                refused = node.refused();
+                complain(&refused.map_or("the cluster lets this node in".to_owned(), |why| format!("warning: {why}")));
+            }
             if let Some(name) = node.lost_interface() {
                 break Some(format!(
                     "interface {name} is gone\n  why: it was removed or made anew while the node ran\n  do:  start the node again when it is back"

@@ -1,5 +1,7 @@
 //! A running node: configuration in, XDP attached, workers and reporter running; and the way back.
 
+mod cluster;
+
 use std::mem::offset_of;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -12,8 +14,8 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, Result, bail};
 use aya::programs::links::FdLink;
 use dataplane_common::maps::{
-    FunctionRow, INTERFACE_LINK, INTERFACE_PORT, InterfaceRow, MetaRow, PEER_PRESENT, PeerRow, QUEUE_BOUND,
-    QUEUE_ZERO_COPY, QueueRow, SignalsRow, WorkerRow, function_slot, socket_slot,
+    FunctionRow, INTERFACE_LINK, INTERFACE_PORT, InterfaceRow, MetaRow, QUEUE_BOUND, QUEUE_ZERO_COPY, QueueRow,
+    WorkerRow, function_slot, socket_slot,
 };
 use dataplane_common::reason::Reason;
 use dataplane_common::report;
@@ -27,13 +29,14 @@ use crate::functions::Builtin;
 use crate::kernel_log::KernelLog;
 use crate::maps::tables::{pair, set};
 use crate::maps::{ClaimedDir, PinDir, Tables};
+use crate::membership::{Membership, Profile, Refused};
+use crate::peers::Peers;
 use crate::process::Checks;
-use crate::reporter::{PeerAddress, Reporter};
+use crate::reporter::Reporter;
 use crate::samples::{Exchange, FunctionSamples, Samples};
 use crate::sys::{NetDevice, PacketSocket};
-use crate::ways::{Way, Ways};
 use crate::worker::{Egress, InterfaceKind, Settings, Worker, monotonic_ns};
-use crate::xdp::{self, Mode, Object, Sizes};
+use crate::xdp::{self, Mode, Object, PeerMaps, Sizes};
 use crate::xsk::{Umem, UmemConfig, Xsk, XskConfig, ZeroCopy};
 
 /// Fewest entries of a socket's rings.
@@ -79,6 +82,8 @@ pub struct Node {
     stop_workers: Arc<AtomicBool>,
     stop_reporter: Arc<AtomicBool>,
     draining: Arc<AtomicBool>,
+    /// With what the node says when it leaves.
+    membership: Option<(Membership, Profile)>,
     /// What the operator should know, in words.
     pub notices: Vec<String>,
 }
@@ -102,9 +107,9 @@ impl Node {
             functions: functions.len() as u32,
         };
         let mut object = Object::load(object, params, sizes).map_err(with_advice(advice::Operation::LoadObject))?;
-        let peers = fill(&mut object, config, &interfaces)?;
+        fill(&mut object, config, &interfaces)?;
         let tables = Arc::new(object.tables()?);
-        write_costs(&tables, config, &peers);
+        tables.set_forwarding(&config.forwarding.cost());
         write_meta(&tables, config, epoch, &sizes);
         object.pin(pins.dir())?;
         let mut node = Self {
@@ -117,15 +122,18 @@ impl Node {
             stop_workers: Arc::default(),
             stop_reporter: Arc::default(),
             draining: Arc::default(),
+            membership: None,
             notices: Vec::new(),
         };
-        node.run(config, epoch, &functions, peers)?;
+        node.run(config, epoch, &functions)?;
         Ok(node)
     }
 
-    fn run(&mut self, config: &Config, epoch: u32, functions: &[Builtin], peers: Vec<PeerAddress>) -> Result<()> {
+    fn run(&mut self, config: &Config, epoch: u32, functions: &[Builtin]) -> Result<()> {
+        let links = cluster::links(config, &self.interfaces);
+        let mut peers = cluster::peers(config, links.clone(), self.object.peer_maps()?, Arc::clone(&self.tables))?;
+        let present = peers.turn(monotonic_ns()).unwrap_or_default();
         let socket = PacketSocket::open().context("cannot open a packet socket for reports (needs CAP_NET_RAW)")?;
-        let ways = Arc::new(self.ways(&peers));
         let mut exchanges = Vec::new();
         let mut workers = Vec::new();
         for (index, cpu) in (0..).zip(&config.workers.cpus) {
@@ -133,7 +141,7 @@ impl Node {
             let settings = Settings {
                 worker: index,
                 params: config.params(epoch),
-                ways: Arc::clone(&ways),
+                ways: peers.ways().load_full(),
                 checks: Checks { udp_port: config.active.udp_port, udp_checksum: config.active.verify_udp_checksum },
                 spin: Duration::from_nanos(config.workers.spin_ns.into()),
                 patience: Duration::from_nanos(config.workers.patience_ns.into()),
@@ -141,7 +149,9 @@ impl Node {
                 retry: Duration::from_nanos(config.interconnect.retry_ns.into()),
                 egress: self.egress(config),
             };
-            workers.push((*cpu, self.open_worker(config, settings, functions, &exchange)?));
+            let mut worker = self.open_worker(config, settings, functions, &exchange)?;
+            worker.follow_ways(peers.ways());
+            workers.push((*cpu, worker));
             exchanges.push(exchange);
         }
         for (cpu, worker) in workers {
@@ -156,36 +166,26 @@ impl Node {
         }
         let reporter = Reporter::new(
             Arc::clone(&self.tables),
-            peers.clone(),
+            present.clone(),
             socket,
             (config.node.id, epoch),
             (config.workers.cpus.len() as u32, config.workers.backlog_limit_ns),
             report_plan(config),
         );
-        let mut control = Control::new(Arc::clone(&self.tables), config, &peers);
+        let mut control = Control::new(Arc::clone(&self.tables), config, &present);
         let programs =
             Programs { ingress: self.object.program_fd("dp_ingress")?, link: self.object.program_fd("dp_link")? };
         control.measure(config, programs);
         let publisher = Publisher::new(Arc::clone(&self.tables), exchanges, functions.len())?;
         let log = self.object.log();
-        self.reporter = Some(spawn_reporter(reporter, control, publisher, log, &self.stop_reporter, &self.draining)?);
+        // Last: whoever hears of this node may send to it.
+        if let Some((membership, events)) = cluster::join(config, epoch, &links)? {
+            peers.listen(events, Arc::clone(membership.refusals()));
+            self.membership = Some((membership, cluster::profile(config, &links, true)));
+        }
+        let threads = (reporter, control, peers);
+        self.reporter = Some(spawn_reporter(threads, publisher, log, &self.stop_reporter, &self.draining)?);
         Ok(())
-    }
-
-    /// How workers reach the peers.
-    fn ways(&self, peers: &[PeerAddress]) -> Ways {
-        let way = |peer: &PeerAddress| {
-            let (interface, attached) =
-                (0..).zip(&self.interfaces).find(|(_, attached)| attached.device.index == peer.ifindex)?;
-            Some(Way {
-                node: peer.node,
-                interface,
-                mac: peer.mac,
-                source_mac: peer.source_mac,
-                max_frame: max_frame(&attached.device),
-            })
-        };
-        Ways::new(peers.iter().filter_map(way))
     }
 
     /// The way out of results that do not go home.
@@ -305,7 +305,13 @@ impl Node {
 
     /// True when a thread of the node has ended although nobody stopped it.
     pub fn is_broken(&self) -> bool {
-        self.workers.iter().chain(&self.reporter).any(JoinHandle::is_finished)
+        let membership = self.membership.as_ref().is_some_and(|(membership, _)| membership.is_broken());
+        membership || self.workers.iter().chain(&self.reporter).any(JoinHandle::is_finished)
+    }
+
+    /// Why the cluster does not let this node in at present.
+    pub fn refused(&self) -> Option<Refused> {
+        self.membership.as_ref()?.0.view().refused
     }
 
     /// An interface of the node that is gone, or has been made anew under its name: its sockets and programs went with it.
@@ -325,6 +331,9 @@ impl Node {
     /// When a thread had panicked or the pins cannot be removed; the programs are detached in any case.
     pub fn stop(mut self) -> Result<()> {
         self.draining.store(true, Release);
+        if let Some((membership, profile)) = &self.membership {
+            membership.set_profile(profile.clone());
+        }
         for interface in self.interfaces.iter_mut().filter(|interface| interface.kind == InterfaceKind::Port) {
             interface.link = None;
         }
@@ -337,6 +346,8 @@ impl Node {
         }
         self.stop_workers.store(true, Release);
         let mut failed = self.workers.drain(..).map(JoinHandle::join).filter(Result::is_err).count();
+        failed +=
+            self.membership.take().map(|(membership, _)| membership.leave()).into_iter().filter(Result::is_err).count();
         self.stop_reporter.store(true, Release);
         failed += self.reporter.take().map(JoinHandle::join).into_iter().filter(Result::is_err).count();
         self.interfaces.clear();
@@ -392,7 +403,7 @@ fn with_advice(operation: advice::Operation) -> impl FnOnce(xdp::Error) -> anyho
 
 fn find_interfaces(config: &Config) -> Result<Vec<Attached>> {
     let ports = config.ports.iter().map(|interface| (interface, InterfaceKind::Port));
-    let links = config.links.iter().map(|interface| (interface, InterfaceKind::Link));
+    let links = config.links.iter().map(|link| (&link.interface, InterfaceKind::Link));
     ports
         .chain(links)
         .map(|(interface, kind)| {
@@ -407,8 +418,8 @@ fn find_interfaces(config: &Config) -> Result<Vec<Attached>> {
         .collect()
 }
 
-/// Fills the object's tables from the configuration; returns the way to every peer.
-fn fill(object: &mut Object, config: &Config, interfaces: &[Attached]) -> Result<Vec<PeerAddress>> {
+/// Fills the object's tables of interfaces and functions from the configuration.
+fn fill(object: &mut Object, config: &Config, interfaces: &[Attached]) -> Result<()> {
     for (index, interface) in (0..).zip(interfaces) {
         let kind = if interface.kind == InterfaceKind::Port { INTERFACE_PORT } else { INTERFACE_LINK };
         object.set_interface(interface.device.index, InterfaceRow { index, kind })?;
@@ -432,24 +443,7 @@ fn fill(object: &mut Object, config: &Config, interfaces: &[Attached]) -> Result
         };
         object.set_function(index, row)?;
     }
-    let mut peers = Vec::with_capacity(config.peers.len());
-    for peer in &config.peers {
-        let link = interfaces
-            .iter()
-            .find(|interface| interface.device.name == peer.link)
-            .context("BUG: a peer on a link that is not configured")?;
-        let row = PeerRow {
-            mac: peer.mac,
-            flags: PEER_PRESENT,
-            source_mac: link.device.mac,
-            max_frame: max_frame(&link.device),
-            ..PeerRow::default()
-        };
-        object.set_peer(peer.id, link.device.index, row)?;
-        let (ifindex, source_mac) = (link.device.index, link.device.mac);
-        peers.push(PeerAddress { node: peer.id, ifindex, mac: peer.mac, source_mac });
-    }
-    Ok(peers)
+    Ok(())
 }
 
 /// Longest frame of an interface, bytes.
@@ -469,16 +463,6 @@ fn report_plan(config: &Config) -> report::Plan {
         threshold_milli: params.tuning.threshold_milli,
         recovery_milli: params.tuning.recovery_milli,
     }
-}
-
-/// Tells deciders who the peers are and what forwarding to them costs.
-fn write_costs(tables: &Tables, config: &Config, peers: &[PeerAddress]) {
-    for (position, peer) in (0..).zip(peers) {
-        tables.roster.row(position).word(0).store(peer.node.into(), Relaxed);
-    }
-    tables.set_forwarding(&config.forwarding.cost());
-    let row = tables.signals.row(0);
-    set(row, offset_of!(SignalsRow, arrivals_q32), pair(0, peers.len() as u32));
 }
 
 fn write_meta(tables: &Tables, config: &Config, epoch: u32, sizes: &Sizes) {
@@ -533,8 +517,7 @@ fn pin_to(cpu: u32) -> Result<()> {
 }
 
 fn spawn_reporter(
-    mut reporter: Reporter,
-    mut control: Control,
+    (mut reporter, mut control, mut peers): (Reporter, Control, Peers<PeerMaps>),
     mut publisher: Publisher,
     mut log: Option<KernelLog>,
     stop: &Arc<AtomicBool>,
@@ -547,9 +530,17 @@ fn spawn_reporter(
             log.flush();
         }
     };
+    let mut turn = move |now_ns| {
+        let changed = peers.turn(now_ns);
+        if let Some(peers) = &changed {
+            control.set_peers(peers);
+        }
+        control.turn(now_ns);
+        changed
+    };
     Ok(thread::Builder::new()
         .name("reporter".into())
-        .spawn(move || reporter.run(&stop, &draining, |now_ns| control.turn(now_ns), &mut slow_turn))?)
+        .spawn(move || reporter.run(&stop, &draining, &mut turn, &mut slow_turn))?)
 }
 
 fn empty_samples(functions: usize) -> Result<Samples> {

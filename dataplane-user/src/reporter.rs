@@ -109,12 +109,13 @@ impl Reporter {
     }
 
     /// Reports until `stop` is set; while `draining` is set, reports say that this node is full, so that no policy of any
-    /// peer chooses it. `turn` is called after every report with the time, `slow_turn` about every 100 ms.
+    /// peer chooses it. `turn` is called after every look with the time and may return other peers to report to; `slow_turn` about every
+    /// 100 ms.
     pub fn run(
         &mut self,
         stop: &AtomicBool,
         draining: &AtomicBool,
-        mut turn: impl FnMut(u64),
+        mut turn: impl FnMut(u64) -> Option<Vec<PeerAddress>>,
         mut slow_turn: impl FnMut(),
     ) {
         // The default slack of 50 µs would be half an interval; a failure only leaves it there.
@@ -127,7 +128,10 @@ impl Reporter {
                 slow_at = now + 100_000_000;
             }
             self.look(now, draining.load(Relaxed));
-            turn(now);
+            if let Some(peers) = turn(now) {
+                self.received.resize(peers.len(), (Received::default(), 0));
+                self.peers = peers;
+            }
             sleep_until(now + u64::from(self.schedule.look_us().max(1)) * 1000);
         }
     }

@@ -10,8 +10,8 @@ use dataplane_common::bands::Behind;
 use dataplane_common::ledger::{Counters, Ledger};
 use dataplane_common::load::{Erl, Row as _, WorkerLoad};
 use dataplane_common::maps::{
-    self as names, FunctionRow, LoadRow, MetaRow, PEER_PRESENT, PeerRow, QUEUE_BOUND, QUEUE_ZERO_COPY, QueueRow,
-    SignalsRow, WorkerRow, function_slot, socket_slot,
+    self as names, FunctionRow, LoadRow, MetaRow, PEER_DRAINING, PEER_MEMBER, PEER_UNREACHABLE, PEER_UNRESOLVED,
+    PeerRow, QUEUE_BOUND, QUEUE_ZERO_COPY, QueueRow, SignalsRow, WorkerRow, function_slot, socket_slot,
 };
 use dataplane_common::policy::PolicyKind;
 use dataplane_common::reason::{REASON_STRIDE, REASONS, Reason};
@@ -131,6 +131,10 @@ pub struct PeerStatus {
     pub id: u32,
     /// Whether it may take packets.
     pub state: PeerState,
+    /// `present` or `draining` for a member of the cluster; null for a node that only the configuration names.
+    pub member: Option<&'static str>,
+    /// MAC address of its end of the link; null until it is known.
+    pub mac: Option<String>,
     /// Age of the last load taken, ns; null before the first.
     pub age_ns: Option<u64>,
     /// Reports taken.
@@ -185,6 +189,10 @@ pub enum PeerState {
     Stale,
     /// It has not reported yet.
     Unseen,
+    /// The kernel has not found out its MAC address.
+    Unresolved,
+    /// It is a member without a link on a segment of this node's, or of another version.
+    Unreachable,
 }
 
 impl PeerState {
@@ -197,9 +205,20 @@ impl PeerState {
         }
     }
 
+    /// As [`PeerState::of`], for a peer that may not be reachable.
+    fn of_peer(peer: &PeerRow, row: &LoadRow, now_ns: u64) -> Self {
+        match peer.flags {
+            flags if flags & PEER_UNREACHABLE != 0 => Self::Unreachable,
+            flags if flags & PEER_UNRESOLVED != 0 => Self::Unresolved,
+            _ => Self::of(row, now_ns),
+        }
+    }
+
     /// In a word.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Unresolved => "unresolved",
+            Self::Unreachable => "unreachable",
             Self::Alive => "alive",
             Self::Stale => "stale",
             Self::Unseen => "unseen",
@@ -364,13 +383,13 @@ impl Status {
         let workers = rows::<WorkerRow>(dir, names::WORKERS)?;
         let functions = rows::<FunctionRow>(dir, names::FUNCTIONS)?;
         let signals = rows::<SignalsRow>(dir, names::SIGNALS)?;
-        let is_peer = |id: &usize| peers.get(*id).is_some_and(|peer| peer.flags & PEER_PRESENT != 0);
+        let peers = (0..).zip(loads.iter().zip(&peers)).filter(|(_, (_, peer))| peer.flags != 0);
         Ok(Self {
             schema: "dataplane.status/1",
             node: node_status(dir, &meta, now_ns),
             sockets: sockets(&queues, &meta),
             workers: (0..).zip(&workers).map(|(index, row)| worker_status(index, row, now_ns)).collect(),
-            peers: (0..loads.len()).filter(is_peer).map(|id| peer_status(id as u32, &loads[id], now_ns)).collect(),
+            peers: peers.map(|(id, (row, peer))| peer_status(id, row, peer, now_ns)).collect(),
             signals: signals_status(&signals.first().copied().unwrap_or_default()),
             functions: function_statuses(&functions, &meta),
             counters: Reason::ALL
@@ -453,11 +472,17 @@ fn worker_status(index: u32, row: &WorkerRow, now_ns: u64) -> WorkerStatus {
     }
 }
 
-fn peer_status(id: u32, row: &LoadRow, now_ns: u64) -> PeerStatus {
+fn peer_status(id: u32, row: &LoadRow, peer: &PeerRow, now_ns: u64) -> PeerStatus {
     let measured = |value: u32| (row.response_ns > 0).then_some(value);
     PeerStatus {
         id,
-        state: PeerState::of(row, now_ns),
+        state: PeerState::of_peer(peer, row, now_ns),
+        member: (peer.flags & PEER_MEMBER != 0).then_some(if peer.flags & PEER_DRAINING != 0 {
+            "draining"
+        } else {
+            "present"
+        }),
+        mac: (peer.mac != [0; 6]).then(|| peer.mac.map(|octet| format!("{octet:02x}")).join(":")),
         age_ns: (row.reports > 0).then(|| row.age_ns(now_ns)),
         reports: row.reports,
         piggybacked: row.piggybacked,

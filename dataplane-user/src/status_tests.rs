@@ -1,4 +1,4 @@
-use dataplane_common::maps::{MAX_WORKERS, ORDER_AFFINE, ORDER_FLOW};
+use dataplane_common::maps::{MAX_WORKERS, ORDER_AFFINE, ORDER_FLOW, PEER_PRESENT};
 
 use super::*;
 
@@ -48,9 +48,27 @@ fn fresh() -> LoadRow {
     LoadRow { valid_until_ns: NOW + 1, reported_at_ns: NOW - 30_000, reports: 9, workers: 2, ..LoadRow::default() }
 }
 
+/// A peer that only the configuration names.
+fn peer(id: u32, row: &LoadRow) -> PeerStatus {
+    peer_status(id, row, &PeerRow { mac: [2, 0, 0, 0, 0, 9], flags: PEER_PRESENT, ..PeerRow::default() }, NOW)
+}
+
+#[test]
+fn a_peer_shows_where_it_is_in_its_life() {
+    let of = |flags, mac| peer_status(2, &fresh(), &PeerRow { mac, flags, ..PeerRow::default() }, NOW);
+    let present = of(PEER_PRESENT | PEER_MEMBER, [2, 0, 0, 0, 0, 0xaf]);
+    assert_eq!((present.state, present.member), (PeerState::Alive, Some("present")));
+    assert_eq!(present.mac.as_deref(), Some("02:00:00:00:00:af"));
+    let draining = of(PEER_PRESENT | PEER_MEMBER | PEER_DRAINING, [2; 6]);
+    assert_eq!((draining.state, draining.member), (PeerState::Alive, Some("draining")));
+    let unresolved = of(PEER_UNRESOLVED, [0; 6]);
+    assert_eq!((unresolved.state, unresolved.member, unresolved.mac), (PeerState::Unresolved, None, None));
+    assert_eq!(of(PEER_MEMBER | PEER_UNREACHABLE, [0; 6]).state.name(), "unreachable");
+}
+
 #[test]
 fn what_is_not_known_of_a_peer_is_null() {
-    let unseen = peer_status(2, &LoadRow::default(), NOW);
+    let unseen = peer(2, &LoadRow::default());
     assert_eq!((unseen.state, unseen.age_ns), (PeerState::Unseen, None));
     assert_eq!((unseen.speed_milli, unseen.response_ns, unseen.service_ns), (None, None, None));
     assert_eq!((unseen.transit_ns, unseen.transit_bytes), (None, None));
@@ -64,12 +82,12 @@ fn what_is_not_known_of_a_peer_is_null() {
         completed_frames: 6,
         ..fresh()
     };
-    let known = peer_status(2, &known, NOW);
+    let known = peer(2, &known);
     assert_eq!((known.state, known.age_ns), (PeerState::Alive, Some(30_000)));
     assert_eq!((known.speed_milli, known.response_ns, known.service_ns), (Some(1_500), Some(80_000), Some(20_000)));
     assert_eq!((known.transit_ns, known.transit_bytes), (Some(11_000), Some(200)));
     assert_eq!((known.piggybacked, known.completed_frames), (4, 6));
-    assert_eq!(peer_status(2, &LoadRow { valid_until_ns: NOW, ..fresh() }, NOW).state, PeerState::Stale);
+    assert_eq!(peer(2, &LoadRow { valid_until_ns: NOW, ..fresh() }).state, PeerState::Stale);
 }
 
 #[test]
@@ -81,7 +99,7 @@ fn functions_say_how_they_are_placed() {
 
 #[test]
 fn the_json_keeps_the_names_that_others_read() {
-    let json = serde_json::to_value(status(vec![peer_status(2, &fresh(), NOW)])).unwrap();
+    let json = serde_json::to_value(status(vec![peer(2, &fresh())])).unwrap();
     let has = |value: &serde_json::Value, names: &[&str]| {
         for name in names {
             assert!(value.get(name).is_some(), "{name} is missing in {value}");
@@ -110,11 +128,11 @@ fn the_json_keeps_the_names_that_others_read() {
 #[test]
 fn the_table_shows_one_line_for_each_thing() {
     let row = LoadRow { speed_milli: 500, response_ns: 80_000, service_ns: 20_000, busy_milli: 250, ..fresh() };
-    let text = status(vec![peer_status(2, &row, NOW), peer_status(3, &LoadRow::default(), NOW)]).to_string();
+    let text = status(vec![peer(2, &row), peer(3, &LoadRow::default())]).to_string();
     for part in [
-        "\nPEER  STATE   AGE ",
-        "\n2     alive   30.0 µs ",
-        "\n3     unseen  - ",
+        "\nPEER  STATE       MEMBER   MAC ",
+        "\n2     alive       -        02:00:00:00:00:09 30.0 µs ",
+        "\n3     unseen      -        02:00:00:00:00:09 - ",
         "\nPEER  SPEED  SERVICE ",
         "\n2     0.50   20.0 µs      80.0 µs      0 ns         25.0 %  0 ",
         "\n3     -      -            -            -            0.0 % ",

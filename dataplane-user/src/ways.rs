@@ -1,5 +1,8 @@
 //! How interconnect frames reach the other nodes: which interface leads there, and what goes in front of a frame.
 
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, Cache};
 use dataplane_common::wire::ip::ETHERNET_BYTES;
 use dataplane_common::wire::link::{Header, OVERHEAD_BYTES, emit_ethernet};
 
@@ -65,6 +68,12 @@ impl Ways {
         &self.ways
     }
 }
+
+/// The ways as they are at the moment. They are replaced as a whole.
+pub type LiveWays = ArcSwap<Ways>;
+
+/// What a worker keeps to see at the cost of one load whether they were replaced.
+pub(crate) type WaysCache = Cache<Arc<LiveWays>, Arc<Ways>>;
 
 #[cfg(test)]
 mod tests {

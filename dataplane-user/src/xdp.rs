@@ -136,6 +136,25 @@ pub struct Sizes {
     pub functions: u32,
 }
 
+/// The tables of peers of a loaded object.
+pub struct PeerMaps {
+    links: DevMap<MapData>,
+    peers: Array<MapData, Value<PeerRow>>,
+}
+
+impl PeerMaps {
+    /// Writes the row of peer `node`, which is reached through interface `ifindex`; 0 leaves the way there as it is.
+    ///
+    /// # Errors
+    /// [`Error::Map`].
+    pub fn set(&mut self, node: u16, ifindex: u32, row: PeerRow) -> Result<(), Error> {
+        if ifindex != 0 {
+            self.links.set(u32::from(node), ifindex, None, 0).map_err(device_map(LINKS))?;
+        }
+        self.peers.set(u32::from(node), Value(row), 0).map_err(|error| Error::Map(PEERS, error))
+    }
+}
+
 /// A loaded object.
 pub struct Object {
     ebpf: Ebpf,
@@ -238,10 +257,28 @@ impl Object {
     /// # Errors
     /// [`Error::Map`].
     pub fn set_peer(&mut self, node: u16, ifindex: u32, row: PeerRow) -> Result<(), Error> {
-        let mut links: DevMap<&mut MapData> = typed(LINKS, self.map_mut(LINKS)?)?;
-        links.set(u32::from(node), ifindex, None, 0).map_err(device_map(LINKS))?;
-        let mut peers: Array<&mut MapData, Value<PeerRow>> = typed(PEERS, self.map_mut(PEERS)?)?;
-        peers.set(u32::from(node), Value(row), 0).map_err(|error| Error::Map(PEERS, error))
+        self.peer_maps()?.set(node, ifindex, row)
+    }
+
+    /// The tables of peers, for a thread that changes them while the object runs.
+    ///
+    /// # Errors
+    /// [`Error::Map`], [`Error::Duplicate`].
+    pub fn peer_maps(&self) -> Result<PeerMaps, Error> {
+        let links: DevMap<MapData> = self.another(LINKS)?.try_into().map_err(|error| Error::Map(LINKS, error))?;
+        let peers: Array<MapData, Value<PeerRow>> =
+            self.another(PEERS)?.try_into().map_err(|error| Error::Map(PEERS, error))?;
+        Ok(PeerMaps { links, peers })
+    }
+
+    /// The map `name` under another descriptor.
+    fn another(&self, name: &'static str) -> Result<Map, Error> {
+        let (Some(Map::Array(data)) | Some(Map::DevMap(data))) = self.ebpf.map(name) else {
+            return Err(missing(name));
+        };
+        let fd = data.fd().as_fd().try_clone_to_owned().map_err(Error::Duplicate)?;
+        let failed = |error| Error::Map(name, error);
+        Map::from_map_data(MapData::from_fd(fd).map_err(failed)?).map_err(failed)
     }
 
     /// Makes a function known under `type_id`, with one row per worker.

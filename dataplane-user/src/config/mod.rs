@@ -8,9 +8,11 @@
 //! | file | what it knows |
 //! |---|---|
 //! | `schema.rs` | which sections and keys there are |
+//! | `cluster.rs` | links, peers and membership as they were read |
 //! | `settings.rs` | the settings of the policies as keys |
 //! | `read.rs` | what sections mean: defaults, checks between them |
 //! | `read/placement.rs` | the same of `[policy]` and `[[function]]` |
+//! | `read/cluster.rs` | the same of `[[peer]]` and `[membership]` |
 //! | `read/walk.rs` | finds sections and keys |
 //! | `value.rs` | what one value may be |
 //! | `units.rs` | `"100us"`, `"10Gbit/s"` |
@@ -18,6 +20,7 @@
 //! | `error.rs` | mistakes and how they are shown |
 //! | `write.rs` | [`Config::to_toml`] |
 
+mod cluster;
 mod error;
 mod nearest;
 mod read;
@@ -39,6 +42,7 @@ use dataplane_common::policy::PolicyKind;
 use dataplane_common::tuning::Tuning;
 use dataplane_common::wire::anep;
 
+pub use cluster::{Link, Membership, Peer, PeerEnd};
 pub use dataplane_common::report::Mode as ReportMode;
 pub use error::{ConfigErrors, Place, Problem};
 pub use settings::{KnownSetting, settings};
@@ -60,9 +64,11 @@ pub struct Config {
     /// Where active packets arrive; at least one.
     pub ports: Vec<Interface>,
     /// Interfaces that lead to peers.
-    pub links: Vec<Interface>,
-    /// The other nodes.
+    pub links: Vec<Link>,
+    /// Other nodes that are known beforehand.
     pub peers: Vec<Peer>,
+    /// How nodes find each other; without it there are only [`Config::peers`].
+    pub membership: Option<Membership>,
     /// Threads and packet memory.
     pub workers: Workers,
     /// How packets are placed.
@@ -151,19 +157,6 @@ impl ZeroCopy {
             Self::Off => "off",
         }
     }
-}
-
-/// Another node of the cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Peer {
-    /// Its name.
-    pub name: String,
-    /// Its id.
-    pub id: u16,
-    /// Name of the [`Config::links`] interface that leads there.
-    pub link: String,
-    /// MAC address of its end of the link.
-    pub mac: [u8; 6],
 }
 
 /// Threads and packet memory.
@@ -521,12 +514,13 @@ impl Config {
     /// What the XDP programs must know of it; `epoch` tells this start of the node from earlier ones.
     pub fn params(&self, epoch: u32) -> Params {
         let largest = self.peers.iter().map(|peer| peer.id).fold(self.node.id, u16::max);
+        let room = self.membership.as_ref().map_or(0, |membership| membership.max_nodes);
         Params {
             abi: ABI_VERSION,
             policy: self.policy.kind as u32,
             policies: self.functions.iter().fold(0, |policies, function| policies | function.policy.bit()),
             node: self.node.id,
-            nodes: largest.saturating_add(1),
+            nodes: largest.saturating_add(1).max(room),
             udp_port: self.active.udp_port,
             guard: (!self.policy.thesis).into(),
             epoch,

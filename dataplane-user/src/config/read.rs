@@ -3,6 +3,7 @@
 //! Reading goes on after a mistake. So that one mistake does not cause a second message, a [`Field`] remembers whether
 //! it was absent or bad, and checks between places look only at good ones.
 
+mod cluster;
 mod placement;
 mod walk;
 
@@ -14,15 +15,16 @@ use dataplane_common::tuning::Tuning;
 use toml::de::DeTable;
 
 use super::error::{Complaint, ConfigErrors, Problems};
-use super::nearest::did_you_mean;
-use super::schema::{ACTIVE, EGRESS, FORWARDING, INTERCONNECT, LINK, NODE, PEER, POLICY, PORT, REPORTS, WORKERS};
+use super::schema::{
+    ACTIVE, EGRESS, FORWARDING, INTERCONNECT, LINK, MEMBERSHIP, NODE, PEER, POLICY, PORT, REPORTS, WORKERS,
+};
 use super::units::show_duration;
 use super::value::{self, UP_TO_A_SECOND};
 use super::{
-    Active, Config, Egress, Forwarding, Interconnect, Interface, KnownFunction, Mode, Node, Peer, ReportMode, Reports,
-    Transport, Workers, ZeroCopy,
+    Active, Config, Egress, Forwarding, Interconnect, Interface, KnownFunction, Mode, Node, PeerEnd, ReportMode,
+    Reports, Transport, Workers, ZeroCopy,
 };
-use walk::{Claims, Field, Section};
+use walk::{Claims, Section};
 
 /// Reads `text`.
 pub(super) fn config(text: &str, functions: &[KnownFunction]) -> Result<Config, ConfigErrors> {
@@ -43,6 +45,7 @@ pub(super) fn config(text: &str, functions: &[KnownFunction]) -> Result<Config, 
             "frames for one of the two would reach the other",
             "write the address of this peer's end of the link",
         ),
+        segments: Vec::new(),
         links: Vec::new(),
         links_are_complete: true,
         peers_are_complete: true,
@@ -58,6 +61,8 @@ struct KnownLink {
     name: String,
     span: Range<usize>,
     used: bool,
+    /// What it is on, and where that is written; `None` after a mistake.
+    segment: Option<(String, Range<usize>)>,
 }
 
 struct Reader<'t> {
@@ -67,7 +72,9 @@ struct Reader<'t> {
     names: Claims<String>,
     ids: Claims<u16>,
     interfaces: Claims<String>,
-    addresses: Claims<(String, [u8; 6])>,
+    addresses: Claims<(String, PeerEnd)>,
+    /// Segments of the links, with the link that has it.
+    segments: Vec<(String, String)>,
     links: Vec<KnownLink>,
     /// Every `[[link]]` has a good name: only then can a peer's link be called unknown.
     links_are_complete: bool,
@@ -92,7 +99,12 @@ impl<'t> Reader<'t> {
         let ports: Vec<_> = ports.iter().map(|section| self.interface(section)).collect();
         let links: Vec<_> = links.iter().map(|section| self.link(section)).collect();
         let peers: Vec<_> = self.tables(&PEER).iter().map(|section| self.peer(section)).collect();
-        self.unused_links();
+        let membership: Option<Option<_>> =
+            self.tables(&MEMBERSHIP).first().map(|section| self.membership(section, node.as_ref()));
+        self.unused_links(membership.is_some());
+        if membership.is_some() {
+            self.claim_segments();
+        }
         let workers = self.table(&WORKERS, Self::workers);
         let mut policy = self.table(&POLICY, Self::policy);
         policy.tuning.discipline = self.discipline;
@@ -109,6 +121,7 @@ impl<'t> Reader<'t> {
             ports: ports.into_iter().collect::<Option<_>>()?,
             links: links.into_iter().collect::<Option<_>>()?,
             peers: peers.into_iter().collect::<Option<_>>()?,
+            membership: membership.map_or(Some(None), |read| read.map(Some))?,
         };
         Some(config)
     }
@@ -160,72 +173,6 @@ impl<'t> Reader<'t> {
             mode: mode.or(Mode::default()),
             zero_copy: zero_copy.or(ZeroCopy::default()),
         })
-    }
-
-    fn link(&mut self, section: &Section<'_>) -> Option<Interface> {
-        let link = self.interface(section);
-        match (&link, section.table.get("interface")) {
-            (Some(link), Some(value)) => {
-                self.links.push(KnownLink { name: link.name.clone(), span: value.span(), used: false });
-            }
-            _ => self.links_are_complete = false,
-        }
-        link
-    }
-
-    fn peer(&mut self, section: &Section<'_>) -> Option<Peer> {
-        let (name, id) = self.identity(section);
-        let link = self.required(section, "link", "link = \"to-n2\"", value::name("\"to-n2\""));
-        let link = self.known_link(link);
-        let mac = self.required(section, "mac", "mac = \"02:00:00:00:02:01\"", value::mac);
-        if let (Some(link), Some((mac, span))) = (&link, mac.good()) {
-            let claim = (link.clone(), *mac);
-            self.addresses.claim(claim, &format!("this address on {link}"), section, &span, &mut self.problems);
-        }
-        Some(Peer { name: name?, id: id?, link: link?, mac: mac.value()? })
-    }
-
-    /// The link that a peer names, noted as used, if there is one.
-    fn known_link(&mut self, link: Field<String>) -> Option<String> {
-        let Field::Good(link) = link else {
-            self.peers_are_complete = false;
-            return None;
-        };
-        let (span, link) = (link.span(), link.into_inner());
-        if let Some(known) = self.links.iter_mut().find(|known| known.name == link) {
-            known.used = true;
-            return Some(link);
-        }
-        self.peers_are_complete = false;
-        if self.links_are_complete {
-            let quoted = self.problems.quote(&span);
-            let holder = self.interfaces.taken.iter().find(|(name, _)| *name == link);
-            let what = match holder {
-                Some((_, holder)) => format!("link = {quoted} names {holder}, not a link"),
-                None => {
-                    let hint = did_you_mean(&link, self.links.iter().map(|known| known.name.as_str()));
-                    format!("link = {quoted} names no [[link]]{hint}")
-                }
-            };
-            let why = "frames for the peer leave through this interface";
-            let todo = "write the interface of a [[link]], and add that section if there is none";
-            self.problems.add_of_whole(&span, Complaint::new(what, why, todo));
-        }
-        None
-    }
-
-    fn unused_links(&mut self) {
-        if !self.peers_are_complete {
-            return;
-        }
-        for link in self.links.iter().filter(|link| !link.used) {
-            let complaint = Complaint::new(
-                format!("the link {} leads to no peer", link.name),
-                "the node would take the interface over and never send to it",
-                format!("write link = {:?} in a [[peer]], or remove the [[link]]", link.name),
-            );
-            self.problems.add_of_whole(&link.span, complaint);
-        }
     }
 
     fn workers(&mut self, section: &Section<'_>) -> Workers {

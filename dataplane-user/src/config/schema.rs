@@ -42,8 +42,10 @@ impl Schema {
 
 pub(super) const NODE: Schema = Schema::one("node", &["name", "id"]);
 pub(super) const PORT: Schema = Schema::list("port", &["interface", "mode", "zero_copy"]);
-pub(super) const LINK: Schema = Schema::list("link", PORT.named);
-pub(super) const PEER: Schema = Schema::list("peer", &["name", "id", "link", "mac"]);
+pub(super) const LINK: Schema = Schema::list("link", &["interface", "mode", "zero_copy", "segment"]);
+pub(super) const PEER: Schema = Schema::list("peer", &["name", "id", "link", "mac", "address"]);
+pub(super) const MEMBERSHIP: Schema =
+    Schema::one("membership", &["bind", "join", "key_file", "auth", "cluster", "max_nodes"]);
 pub(super) const WORKERS: Schema = Schema::one(
     "workers",
     &["cpus", "frames", "frame_size", "spin", "patience", settings::DISCIPLINE, "pull", "backlog_limit"],
@@ -59,8 +61,21 @@ pub(super) const FUNCTION: Schema =
     Schema::list("function", &["name", "type_id", "limit", "policy", "order", "returns", "lossless"]);
 
 /// Every section.
-pub(super) const SECTIONS: [&Schema; 12] =
-    [&NODE, &PORT, &LINK, &PEER, &WORKERS, &POLICY, &FORWARDING, &INTERCONNECT, &EGRESS, &REPORTS, &ACTIVE, &FUNCTION];
+pub(super) const SECTIONS: [&Schema; 13] = [
+    &NODE,
+    &PORT,
+    &LINK,
+    &PEER,
+    &MEMBERSHIP,
+    &WORKERS,
+    &POLICY,
+    &FORWARDING,
+    &INTERCONNECT,
+    &EGRESS,
+    &REPORTS,
+    &ACTIVE,
+    &FUNCTION,
+];
 
 /// What to do with a key that stands in the wrong place.
 pub(super) fn home_of(key: &str) -> String {

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod cluster;
 mod placement;
 mod round_trip;
 
@@ -71,6 +72,7 @@ fn a_minimal_file_gets_every_default() {
             ports: vec![port],
             links: Vec::new(),
             peers: Vec::new(),
+            membership: None,
             workers: Workers {
                 cpus: vec![0],
                 frames: 4096,
@@ -118,11 +120,24 @@ zero_copy = "off"
 interface = "eth2.100"
 mode = "auto"
 zero_copy = "on"
+segment = "rack-7"
 [[peer]]
 name = "n2"
 id = 0
 link = "eth2.100"
 mac = "0A:00:00:00:02:ff"
+[[peer]]
+name = "n3"
+id = 3
+link = "eth2.100"
+address = "fd00::3"
+[membership]
+bind = "192.0.2.7:7946"
+join = ["192.0.2.2:7946", "[fd00::9]:1"]
+key_file = "/etc/key"
+auth = "key"
+cluster = "blue"
+max_nodes = 4096
 [workers]
 cpus = [3, 1]
 frames = 65536
@@ -181,8 +196,19 @@ fn a_full_file_is_read_key_by_key() {
     let config = parse(FULL).unwrap();
     assert_eq!((config.node.name.as_str(), config.node.id), ("edge-7", 4095));
     assert_eq!((config.ports[0].mode, config.ports[0].zero_copy), (Mode::Skb, ZeroCopy::Off));
-    assert_eq!((config.links[0].mode, config.links[0].zero_copy), (Mode::Auto, ZeroCopy::On));
-    assert_eq!(config.peers[0].mac, [0x0a, 0, 0, 0, 2, 0xff]);
+    let link = &config.links[0];
+    assert_eq!((link.interface.mode, link.interface.zero_copy), (Mode::Auto, ZeroCopy::On));
+    assert_eq!(link.segment, "rack-7");
+    assert_eq!(config.peers[0].end, PeerEnd::Mac([0x0a, 0, 0, 0, 2, 0xff]));
+    assert_eq!(config.peers[1].end, PeerEnd::Address("fd00::3".parse().unwrap()));
+    let membership = Membership {
+        bind: "192.0.2.7:7946".parse().unwrap(),
+        join: vec!["192.0.2.2:7946".parse().unwrap(), "[fd00::9]:1".parse().unwrap()],
+        key_file: Some("/etc/key".into()),
+        cluster: "blue".to_owned(),
+        max_nodes: 4096,
+    };
+    assert_eq!(config.membership, Some(membership));
     assert_eq!(config.peers[0].link, "eth2.100");
     let workers = Workers {
         cpus: vec![3, 1],
@@ -575,12 +601,12 @@ fn the_example_has_every_key() {
     let text = uncommented();
     let root: toml::Table = text.parse().unwrap();
     for schema in schema::SECTIONS {
-        let section = match &root[schema.name] {
-            toml::Value::Array(list) => list[0].as_table().unwrap(),
-            single => single.as_table().unwrap(),
+        let sections: Vec<_> = match &root[schema.name] {
+            toml::Value::Array(list) => list.iter().map(|entry| entry.as_table().unwrap()).collect(),
+            single => vec![single.as_table().unwrap()],
         };
         for key in schema.keys() {
-            assert!(section.contains_key(key), "{} has no {key}", schema.header());
+            assert!(sections.iter().any(|section| section.contains_key(key)), "{} has no {key}", schema.header());
         }
     }
     for setting in settings().filter(|setting| setting.section == "policy") {

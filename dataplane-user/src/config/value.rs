@@ -2,7 +2,9 @@
 //!
 //! The first part of a complaint ends a sentence that begins with `key = value`.
 
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
 use toml::de::DeValue;
 
@@ -223,6 +225,52 @@ pub(super) fn type_id(value: &DeValue<'_>) -> Read<u16> {
         _ => return Ok(id),
     };
     Err(Complaint::new("is taken outside of this cluster", why, "write another id, like 0xff02"))
+}
+
+/// The name of a segment or of a cluster, by the rule of nodes' names.
+pub(super) fn shared_name(value: &DeValue<'_>) -> Read<String> {
+    let name = text(value, "\"main\"")?;
+    let Some(what) = super::node_name_problem(name) else {
+        return Ok(name.to_owned());
+    };
+    let why = "the nodes of a cluster know each other's names of it";
+    Err(Complaint::new(what, why, "write a letter, then at most 31 of a-z, 0-9 and -, like \"main\""))
+}
+
+/// The IP address of one interface.
+pub(super) fn ip(value: &DeValue<'_>) -> Read<IpAddr> {
+    let todo =
+        "write the address that `ip address show DEV` shows on the peer, without the prefix, like \"198.18.1.2\"";
+    let Ok(ip) = text(value, "\"198.18.1.2\"")?.parse::<IpAddr>() else {
+        return Err(Complaint::new("is not an IP address", "the kernel finds the MAC address behind it", todo));
+    };
+    if ip.is_unspecified() || ip.is_multicast() {
+        return Err(Complaint::new("is not the address of one interface", "a packet goes to one peer", todo));
+    }
+    Ok(ip)
+}
+
+/// IP address and port of one member.
+pub(super) fn socket_address(value: &DeValue<'_>) -> Read<SocketAddr> {
+    const TODO: &str = "write the node's address on the management network and a port, like \"192.0.2.1:7946\"";
+    let Ok(address) = text(value, "\"192.0.2.1:7946\"")?.parse::<SocketAddr>() else {
+        return Err(Complaint::new("is not an IP address with a port", "members exchange UDP datagrams", TODO));
+    };
+    let ip = address.ip();
+    if ip.is_unspecified() || ip.is_multicast() || address.port() == 0 {
+        let what = "is not the address of one node";
+        return Err(Complaint::new(what, "the other members send to this address", TODO));
+    }
+    Ok(address)
+}
+
+/// A path.
+pub(super) fn path(value: &DeValue<'_>) -> Read<PathBuf> {
+    let path = text(value, "\"/etc/dataplane/cluster.key\"")?;
+    if path.is_empty() || path.contains('\0') {
+        return Err(Complaint::new("is no path", "no file has such a name", "write the path of the file"));
+    }
+    Ok(path.into())
 }
 
 /// A name of something that is looked up afterwards.

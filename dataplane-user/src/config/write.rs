@@ -5,7 +5,7 @@ use std::fmt::Display;
 use dataplane_common::tuning::{Setting, Tuning};
 
 use super::units::{show_bandwidth, show_duration};
-use super::{Config, Interface, settings};
+use super::{Config, Interface, Membership, PeerEnd, settings};
 
 /// A file that reads back as `config`.
 pub(super) fn toml(config: &Config) -> String {
@@ -17,14 +17,21 @@ pub(super) fn toml(config: &Config) -> String {
         file.interface("[[port]]", port);
     }
     for link in &config.links {
-        file.interface("[[link]]", link);
+        file.interface("[[link]]", &link.interface);
+        file.text("segment", &link.segment);
     }
     for peer in &config.peers {
         file.section("[[peer]]");
         file.text("name", &peer.name);
         file.set("id", peer.id);
         file.text("link", &peer.link);
-        file.mac("mac", &peer.mac);
+        match peer.end {
+            PeerEnd::Mac(mac) => file.mac("mac", &mac),
+            PeerEnd::Address(address) => file.text("address", &address.to_string()),
+        }
+    }
+    if let Some(membership) = &config.membership {
+        file.membership(membership);
     }
     file.section("[workers]");
     file.set("cpus", format_args!("{:?}", config.workers.cpus));
@@ -111,6 +118,19 @@ impl File {
         for setting in Tuning::ALL.iter().filter(|setting| belongs(setting)) {
             self.set(settings::key(setting), settings::show(setting, settings::get(tuning, setting)));
         }
+    }
+
+    fn membership(&mut self, membership: &Membership) {
+        self.section("[membership]");
+        self.text("bind", &membership.bind.to_string());
+        let join: Vec<_> = membership.join.iter().map(|seed| toml::Value::from(seed.to_string())).collect();
+        self.set("join", toml::Value::from(join));
+        match &membership.key_file {
+            Some(path) => self.text("key_file", &path.to_string_lossy()),
+            None => self.text("auth", "off"),
+        }
+        self.text("cluster", &membership.cluster);
+        self.set("max_nodes", membership.max_nodes);
     }
 
     fn interface(&mut self, header: &str, interface: &Interface) {

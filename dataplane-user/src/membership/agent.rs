@@ -94,7 +94,7 @@ impl Membership {
     }
 
     /// Datagrams refused so far.
-    pub fn refusals(&self) -> &Refusals {
+    pub fn refusals(&self) -> &Arc<Refusals> {
         &self.shared.refusals
     }
 

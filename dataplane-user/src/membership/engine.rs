@@ -2,6 +2,7 @@
 //! drive it by hand.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::net::SocketAddr;
 use std::num::{NonZeroU8, NonZeroUsize};
 use std::sync::Arc;
@@ -45,6 +46,17 @@ pub struct Refused {
     pub holder: Identity,
     /// Who said so.
     pub by: SocketAddr,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { holder, by } = self;
+        write!(
+            f,
+            "the cluster does not let this node in: {} is node {} already\n  why: {by} says so; every node of a cluster has an id of its own\n  do:  change [node] id here, or stop the other one; this node tries again by itself",
+            holder.address, holder.node
+        )
+    }
 }
 
 /// Another member as SWIM knows it.

@@ -29,6 +29,7 @@ mod seal;
 use std::net::SocketAddr;
 
 pub use agent::{Membership, View};
+pub use engine::Refused;
 pub use identity::Identity;
 pub use key::{Key, KeyFileError};
 pub use profile::{LinkEnd, MAX_FUNCTIONS, MAX_LINKS, MAX_NAME_BYTES, Profile, name_hash};

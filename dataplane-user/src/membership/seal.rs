@@ -117,7 +117,8 @@ impl Refusals {
         Refusal::ALL.iter().map(|reason| self.count(*reason)).sum()
     }
 
-    pub(super) fn add(&self, reason: Refusal) {
+    /// Counts one.
+    pub fn add(&self, reason: Refusal) {
         self.0[reason as usize].fetch_add(1, Relaxed);
     }
 }

@@ -88,13 +88,18 @@ impl Status {
     }
 
     fn write_peers(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "\nPEER  STATE   AGE          BACKLOG      IN FLIGHT    SENT        ARRIVED     RECEIVED")?;
+        writeln!(
+            f,
+            "\nPEER  STATE       MEMBER   MAC               AGE          BACKLOG      IN FLIGHT    SENT        ARRIVED     RECEIVED"
+        )?;
         for peer in &self.peers {
             writeln!(
                 f,
-                "{:<5} {:<7} {:<12} {:<12} {:<12} {:<11} {:<11} {}",
+                "{:<5} {:<11} {:<8} {:<17} {:<12} {:<12} {:<12} {:<11} {:<11} {}",
                 peer.id,
                 peer.state.name(),
+                peer.member.unwrap_or("-"),
+                peer.mac.as_deref().unwrap_or("-"),
                 known(peer.age_ns),
                 time(peer.backlog_ns.into()),
                 time(peer.in_flight_ns.into()),

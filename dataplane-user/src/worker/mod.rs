@@ -41,7 +41,7 @@ use crate::process::Checks;
 use crate::queue::Queue;
 use crate::resequence::Resequencer;
 use crate::samples::{Exchange, Samples};
-use crate::ways::Ways;
+use crate::ways::{LiveWays, Ways, WaysCache};
 use crate::xsk::{Batch, Frame, Umem};
 use account::{Done, Due};
 use ending::Ending;
@@ -72,7 +72,7 @@ pub struct Settings {
     pub worker: u32,
     /// What the XDP programs run with: the node's id and boot epoch, and how it decides.
     pub params: Params,
-    /// How the other nodes are reached.
+    /// How the other nodes are reached, unless [`Worker::follow_ways`] says otherwise.
     pub ways: Arc<Ways>,
     /// What is verified.
     pub checks: Checks,
@@ -149,6 +149,8 @@ struct Taken {
 /// See the module.
 pub struct Worker<P> {
     settings: Settings,
+    /// The present ways, where they change.
+    live_ways: Option<WaysCache>,
     umem: Umem,
     sockets: Vec<Socket<P>>,
     functions: Vec<Function>,
@@ -206,6 +208,7 @@ impl<P: Port> Worker<P> {
         let held = Resequencer::new(places, settings.patience.as_nanos() as u64);
         Self {
             settings,
+            live_ways: None,
             umem,
             sockets: Vec::with_capacity(MAX_INTERFACES),
             functions,
@@ -238,6 +241,24 @@ impl<P: Port> Worker<P> {
         self.sockets.push(socket);
     }
 
+    /// Has the worker take the present ways at every step.
+    pub fn follow_ways(&mut self, ways: Arc<LiveWays>) {
+        self.live_ways = Some(WaysCache::new(ways));
+        self.take_ways();
+    }
+
+    /// Takes the ways that have replaced the last ones, if any. No lock and no allocation; what was replaced is freed by whoever lets
+    /// go of it last.
+    #[inline]
+    fn take_ways(&mut self) {
+        if let Some(ways) = &mut self.live_ways {
+            let ways = ways.load();
+            if !Arc::ptr_eq(ways, &self.settings.ways) {
+                self.settings.ways = Arc::clone(ways);
+            }
+        }
+    }
+
     /// Has the worker stop when `flag` is set: what it has received by then is dropped under a name, not computed.
     pub fn stop_on(&mut self, flag: Arc<AtomicBool>) {
         self.stop = flag;
@@ -261,6 +282,7 @@ impl<P: Port> Worker<P> {
     /// Handles what has arrived; returns the number of packets it is done with. Zero means that none is left.
     pub fn step(&mut self) -> usize {
         let start = self.clock.raw();
+        self.take_ways();
         let mut handled = if self.queue.is_some() { self.step_by_rank() } else { self.step_by_arrival() };
         if !self.held.is_empty() {
             handled += self.release_held(monotonic_ns());

@@ -1,5 +1,8 @@
 //! Whatever is written reads back as the same.
 
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
 use dataplane_common::policy::Needs;
 
 use super::*;
@@ -38,6 +41,22 @@ fn any_workers() -> impl Strategy<Value = Workers> {
     )
 }
 
+fn any_membership() -> impl Strategy<Value = Option<Membership>> {
+    let address =
+        (any::<[u8; 4]>(), 1..=u16::MAX).prop_map(|([_, b, c, d], port)| SocketAddr::from(([10, b, c, d], port)));
+    let key_file = prop::sample::select(vec![None, Some("/a \"b\"/ä.key")]);
+    let membership =
+        (address.clone(), prop::collection::vec(address, 0..5), key_file, "[a-z][a-z0-9-]{0,31}", 1..=4096u16)
+            .prop_map(|(bind, join, key_file, cluster, max_nodes)| Membership {
+                bind,
+                join,
+                key_file: key_file.map(PathBuf::from),
+                cluster,
+                max_nodes,
+            });
+    prop::option::of(membership)
+}
+
 /// Any configuration that [`Config::parse`] may return.
 fn any_config() -> impl Strategy<Value = Config> {
     let mode = prop::sample::select(vec![Mode::Native, Mode::Auto]);
@@ -62,7 +81,7 @@ fn any_config() -> impl Strategy<Value = Config> {
     let peers = prop::collection::btree_map(1..4096u16, 0..8usize, 0..20);
     (
         prop::collection::vec(interface, 1..=8),
-        peers,
+        (peers, any_membership()),
         any_workers(),
         policy,
         forwarding,
@@ -71,60 +90,68 @@ fn any_config() -> impl Strategy<Value = Config> {
         functions,
         way,
     )
-        .prop_map(|(interfaces, peers, workers, policy, forwarding, reports, active, functions, way)| {
-            let interface = |kind: &str, n: usize| {
-                let (mode, zero_copy) = interfaces[n % interfaces.len()];
-                Interface { name: format!("{kind}\"\\{n}"), mode, zero_copy }
-            };
-            let peers: Vec<_> = peers
-                .into_iter()
-                .map(|(id, link)| {
-                    let [high, low] = id.to_be_bytes();
-                    let link = format!("l\"\\{link}");
-                    Peer { name: format!("n{id}"), id, link, mac: [2, 0, 0xab, 0, high, low] }
-                })
-                .collect();
-            Config {
-                node: Node { name: "self-0".to_owned(), id: 0 },
-                ports: (0..interfaces.len()).map(|n| interface("p", n)).collect(),
-                links: (0..8)
-                    .map(|n| interface("l", n))
-                    .filter(|link| peers.iter().any(|peer| peer.link == link.name))
-                    .collect(),
-                peers,
-                workers,
-                policy: Policy { kind: policy.0, margin_ns: policy.1, thesis: policy.2, tuning: tuning(&policy.3) },
-                forwarding: Forwarding {
-                    send_ns: forwarding.0,
-                    receive_ns: forwarding.1,
-                    wire_ns: forwarding.2,
-                    bandwidth_bits: forwarding.3,
-                    measure: forwarding.4,
-                },
-                interconnect: Interconnect { transport: way.0.1, retry_ns: way.1 },
-                egress: Egress {
-                    interface: format!("p\"\\{}", way.2 % interfaces.len()),
-                    next_hop: way.3.map(|[a, b, c, d, e]| [2, a, b, c, d, e]),
-                },
-                reports: Reports {
-                    mode: reports.2.1,
-                    interval_ns: reports.0.min(reports.1),
-                    idle_interval_ns: reports.0.max(reports.1),
-                    finish_share: reports.3,
-                    min_gap_ns: reports.4,
-                    piggyback: reports.5,
-                },
-                active: Active { udp_port: active.0, verify_udp_checksum: active.1 },
-                functions: functions
+        .prop_map(
+            |(interfaces, (peers, membership), workers, policy, forwarding, reports, active, functions, way)| {
+                let interface = |kind: &str, n: usize| {
+                    let (mode, zero_copy) = interfaces[n % interfaces.len()];
+                    Interface { name: format!("{kind}\"\\{n}"), mode, zero_copy }
+                };
+                let peers: Vec<_> = peers
                     .into_iter()
-                    .map(|(n, ((limit_ns, policy, (_, order)), (returns, lossless)))| {
-                        let type_id = 0x4000 + n as u16;
-                        let returns = if order == Order::None { returns } else { Returns::Ingress };
-                        FunctionConfig { name: KNOWN[n].name, type_id, limit_ns, policy, order, returns, lossless }
+                    .map(|(id, link)| {
+                        let [high, low] = id.to_be_bytes();
+                        let link = format!("l\"\\{link}");
+                        let end = if id % 3 == 0 {
+                            PeerEnd::Address(IpAddr::from([198, 18, high, low]))
+                        } else {
+                            PeerEnd::Mac([2, 0, 0xab, 0, high, low])
+                        };
+                        Peer { name: format!("n{id}"), id, link, end }
                     })
-                    .collect(),
-            }
-        })
+                    .collect();
+                Config {
+                    node: Node { name: "self-0".to_owned(), id: 0 },
+                    ports: (0..interfaces.len()).map(|n| interface("p", n)).collect(),
+                    links: (0..8)
+                        .map(|n| Link { interface: interface("l", n), segment: format!("s{n}") })
+                        .filter(|link| peers.iter().any(|peer| peer.link == link.interface.name))
+                        .collect(),
+                    peers,
+                    membership,
+                    workers,
+                    policy: Policy { kind: policy.0, margin_ns: policy.1, thesis: policy.2, tuning: tuning(&policy.3) },
+                    forwarding: Forwarding {
+                        send_ns: forwarding.0,
+                        receive_ns: forwarding.1,
+                        wire_ns: forwarding.2,
+                        bandwidth_bits: forwarding.3,
+                        measure: forwarding.4,
+                    },
+                    interconnect: Interconnect { transport: way.0.1, retry_ns: way.1 },
+                    egress: Egress {
+                        interface: format!("p\"\\{}", way.2 % interfaces.len()),
+                        next_hop: way.3.map(|[a, b, c, d, e]| [2, a, b, c, d, e]),
+                    },
+                    reports: Reports {
+                        mode: reports.2.1,
+                        interval_ns: reports.0.min(reports.1),
+                        idle_interval_ns: reports.0.max(reports.1),
+                        finish_share: reports.3,
+                        min_gap_ns: reports.4,
+                        piggyback: reports.5,
+                    },
+                    active: Active { udp_port: active.0, verify_udp_checksum: active.1 },
+                    functions: functions
+                        .into_iter()
+                        .map(|(n, ((limit_ns, policy, (_, order)), (returns, lossless)))| {
+                            let type_id = 0x4000 + n as u16;
+                            let returns = if order == Order::None { returns } else { Returns::Ingress };
+                            FunctionConfig { name: KNOWN[n].name, type_id, limit_ns, policy, order, returns, lossless }
+                        })
+                        .collect(),
+                }
+            },
+        )
 }
 
 proptest! {

@@ -1,0 +1,64 @@
+//! Links, peers and membership.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use super::Interface;
+
+/// An interface that leads to peers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// The interface.
+    pub interface: Interface,
+    /// What it is connected to: members reach each other over links on one segment.
+    pub segment: String,
+}
+
+impl Link {
+    /// Segment of a link for which the file gives none.
+    pub const DEFAULT_SEGMENT: &str = "main";
+}
+
+/// Another node of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its name.
+    pub name: String,
+    /// Its id.
+    pub id: u16,
+    /// Name of the [`Config::links`] interface that leads there.
+    pub link: String,
+    /// Its end of the link.
+    pub end: PeerEnd,
+}
+
+/// A peer's end of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerEnd {
+    /// Its MAC address.
+    Mac([u8; 6]),
+    /// Its IP address on the link, behind which the kernel finds the MAC address.
+    Address(IpAddr),
+}
+
+/// How nodes find each other ([`crate::membership`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Membership {
+    /// This node's address on the management network.
+    pub bind: SocketAddr,
+    /// Addresses of other nodes, which are asked for the rest.
+    pub join: Vec<SocketAddr>,
+    /// File with the key of the cluster; `None` when anyone may join.
+    pub key_file: Option<PathBuf>,
+    /// Name of the cluster: datagrams of another one are refused.
+    pub cluster: String,
+    /// Nodes with an id from here on cannot join.
+    pub max_nodes: u16,
+}
+
+impl Membership {
+    /// Name of a cluster for which the file gives none.
+    pub const DEFAULT_CLUSTER: &str = "dataplane";
+    /// Rows of the tables unless the file has another number.
+    pub const DEFAULT_MAX_NODES: u16 = 64;
+}
