@@ -80,6 +80,10 @@ pub struct Peer {
     pub id: u16,
     /// What this node takes it for.
     pub state: String,
+    /// Whether it is a member of the cluster: `present` or `draining`.
+    pub member: Option<String>,
+    /// MAC address of its end of the link, once known.
+    pub mac: Option<String>,
     /// Backlog it reported, ns.
     pub backlog_ns: u64,
     /// Work sent there that its reports do not include, ns.

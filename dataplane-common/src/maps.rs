@@ -7,7 +7,7 @@
 use crate::tuning::Tuning;
 
 /// Changes whenever a layout below, the metadata or the interconnect header changes.
-pub const ABI_VERSION: u32 = 4;
+pub const ABI_VERSION: u32 = 5;
 
 /// Rows in the load table when the object is loaded by hand; `dataplane run` sizes it to the cluster.
 pub const DEFAULT_NODES: usize = 64;

@@ -179,6 +179,8 @@ pub struct NodeSettings {
     pub margin: Duration,
     /// Decide as Jang's thesis does: without the guard, and by its rule for work sent.
     pub thesis: bool,
+    /// Whether the configuration names the peers; else something in [`Self::extra`] has to find them.
+    pub names_peers: bool,
     /// More configuration, TOML sections as they stand.
     pub extra: String,
     /// How the kernel schedules it.
@@ -202,6 +204,7 @@ impl NodeSettings {
             wire: Duration::from_micros(10),
             margin: Duration::ZERO,
             thesis: false,
+            names_peers: true,
             extra: String::new(),
             scheduling: Scheduling::Ordinary,
         }
@@ -379,7 +382,12 @@ impl Plan {
         add(format!("[[port]]\ninterface = \"{PORT_INTERFACE}\"\nmode = \"native\"\n"));
         for peer in self.peers(node) {
             let (near, far) = (self.link(node, peer), self.link(peer, node));
-            add(format!("[[link]]\ninterface = \"{}\"\nmode = \"native\"\n", near.interface));
+            let segment = format!("n{}-n{}", node.min(peer), node.max(peer));
+            let link = format!("interface = \"{}\"\nmode = \"native\"\nsegment = \"{segment}\"\n", near.interface);
+            add(format!("[[link]]\n{link}"));
+            if !settings.names_peers {
+                continue;
+            }
             add(format!(
                 "[[peer]]\nname = \"{}\"\nid = {peer}\nlink = \"{}\"\nmac = \"{}\"\n",
                 self.name(Host::Node(peer)),

@@ -49,20 +49,27 @@ pub fn with_cluster(nodes: u16, settings: impl Fn(u16) -> NodeSettings + Sync, b
 
 /// As [`with_cluster`], for a cluster of any shape.
 pub fn with_shape(shape: Shape, settings: impl Fn(u16) -> NodeSettings + Sync, body: impl FnOnce(&mut Bench) + Send) {
+    with_hosts(shape, |bench| {
+        for node in bench.cluster.plan().nodes() {
+            bench.cluster.start(node, &settings(node), &Interrupt::never()).unwrap();
+        }
+        bench.cluster.wait_for_peers(&Interrupt::never()).unwrap();
+        body(bench);
+    });
+}
+
+/// As [`with_shape`], but no node runs yet.
+pub fn with_hosts(shape: Shape, body: impl FnOnce(&mut Bench) + Send) {
     if lacks_root() {
         return;
     }
     thread::scope(|scope| {
         let test = scope.spawn(|| {
-            let mut cluster = Cluster::build(shape).unwrap();
+            let cluster = Cluster::build(shape).unwrap();
             enter(&cluster, Host::Generator);
             let interfaces = cluster.plan().interfaces(Host::Generator);
             // First the generator's programs: a veth takes redirected frames only when its peer runs one.
             let wire = Wire::open(&interfaces).unwrap();
-            for node in cluster.plan().nodes() {
-                cluster.start(node, &settings(node), &Interrupt::never()).unwrap();
-            }
-            cluster.wait_for_peers(&Interrupt::never()).unwrap();
             body(&mut Bench { cluster, wire });
         });
         if let Err(panic) = test.join() {
