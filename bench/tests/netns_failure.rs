@@ -184,7 +184,7 @@ fn overload_is_dropped_under_a_name_and_its_charges_are_written_off() {
     overload(Duration::from_millis(100), |status| status.count(Reason::DropOverload));
 }
 
-fn overload(backlog_limit: Duration, refused: impl Fn(&Status) -> u64) {
+fn overload(backlog_limit: Duration, refused: fn(&Status) -> u64) {
     with_cluster(
         2,
         |node| NodeSettings { backlog_limit, ..settings("local", node) },

@@ -2,6 +2,8 @@
 
 mod netdev;
 mod packet;
+mod udp;
 
 pub use netdev::NetDevice;
 pub use packet::PacketSocket;
+pub use udp::{BulkSocket, MOST};
