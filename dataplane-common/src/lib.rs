@@ -43,6 +43,7 @@ pub mod policy;
 pub mod pull;
 pub mod reason;
 pub mod report;
+pub mod seal;
 pub mod taking;
 pub mod tuning;
 pub mod wire;

@@ -58,11 +58,15 @@ pub const HELD: &str = "HELD";
 pub const SIGNALS: &str = "SIGNALS";
 /// `ROSTER`: the ids of the peers, in the first [`SignalsRow::peers`] entries.
 pub const ROSTER: &str = "ROSTER";
+/// `KEYS`: [`crate::seal::KeyRow`] by number.
+pub const KEYS: &str = "KEYS";
+/// `SEALS`: [`crate::seal::SealRow`] by node id.
+pub const SEALS: &str = "SEALS";
 /// `TURNS`: per-CPU round-robin counter.
 pub const TURNS: &str = "TURNS";
 
 /// Every map, in the order `status` and `xtask maps` print them.
-pub const ALL: [&str; 20] = [
+pub const ALL: [&str; 22] = [
     LOAD_TABLE,
     WORKERS,
     QUEUES,
@@ -82,6 +86,8 @@ pub const ALL: [&str; 20] = [
     HELD,
     SIGNALS,
     ROSTER,
+    KEYS,
+    SEALS,
     TURNS,
 ];
 

@@ -116,6 +116,12 @@ reasons! {
     DropLinkNoSocket, Link, Drop, "drop_link_no_socket", "Forwarded packet on a queue without a worker's socket.";
     DropLinkHeadroom, Link, Drop, "drop_link_headroom", "The driver left no room in front of the frame for metadata.";
     DropLinkDuplicate, Link, Drop, "drop_link_duplicate", "Result of a packet kept here whose result has come already, or which is being computed again.";
+    DropLinkUnsealed, Link, Drop, "drop_link_unsealed", "Interconnect frame without a seal, of a kind that must have one.";
+    DropLinkKey, Link, Drop, "drop_link_key", "Interconnect frame sealed under a key number that this node does not have.";
+    DropLinkTag, Link, Drop, "drop_link_tag", "Interconnect frame whose seal is wrong: altered, or sealed by a stranger or in another cluster.";
+    DropLinkStaleBoot, Link, Drop, "drop_link_stale_boot", "Genuine interconnect frame whose sender did not know this boot of this node: recorded in an earlier one, or sent before the two had heard of each other.";
+    DropLinkBody, Link, Drop, "drop_link_body", "Genuine interconnect header in front of another body than it was sealed with.";
+    DropLinkReplay, Link, Drop, "drop_link_replay", "Genuine interconnect frame that was taken before, is too late to tell, or is of a boot of its sender that is over.";
     DropReportOld, Link, Drop, "drop_report_old", "Report older than one already taken.";
     ReportTaken, Link, Consume, "report_taken", "Load reports taken.";
     ForwardQueued, Link, Queue, "forward_queued", "Forwarded packets given to this node's worker.";

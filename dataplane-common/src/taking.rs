@@ -10,7 +10,7 @@ use crate::feedback;
 use crate::load::{self, Erl, LoadStamp, Received, ReportStamp, Row, Word, saturate};
 use crate::maps::{LoadRow, Params, SignalsRow};
 use crate::policy::{Needs, needing};
-use crate::wire::link::{FLAG_DIRECT, Header, Report};
+use crate::wire::link::{FLAG_DIRECT, Header, Kind, Report};
 
 /// The aligned 8-byte words of a row that others read, and some add to, at the same time.
 pub trait Cells {
@@ -71,6 +71,28 @@ pub fn position<C: Cells>(row: &C, header: &Header, frames: u64) {
             row.set(SEQUENCE, word(header.sequence, 0));
         }
     }
+}
+
+/// Learns from a genuine report whose sender does not know this boot of the receiver's that the sender has started anew, and
+/// nothing else: it may have been recorded.
+#[inline(always)]
+pub fn learn_boot<C: Cells>(row: &C, header: &Header) {
+    if Received::from_word(row.get(offset_of!(LoadRow, received_ns))).epoch != header.epoch {
+        position(row, header, 0);
+    }
+}
+
+/// Begins the account of a boot with the first frame that is known to be no recorded one: what [`learn_boot`] has taken for its
+/// position may have been. A result has none.
+#[inline(always)]
+pub fn begin_boot<C: Cells>(row: &C, header: &Header) {
+    if header.kind as u32 == Kind::Result as u32 {
+        return;
+    }
+    row.set(offset_of!(LoadRow, received_frames), 0);
+    row.set(offset_of!(LoadRow, received_sequence), 0);
+    let begun = Received { position_ns: header.position_ns, epoch: header.epoch };
+    row.set(offset_of!(LoadRow, received_ns), begun.to_word());
 }
 
 /// Takes the load that a frame carries into its sender's row; false when the row has a newer one.

@@ -309,6 +309,22 @@ pub fn take_position(header: &Header, frames: u64) {
     }
 }
 
+/// See [`taking::learn_boot`].
+#[inline(always)]
+pub fn learn_boot(header: &Header) {
+    if let Some(row) = row_of(header) {
+        taking::learn_boot(&row, header);
+    }
+}
+
+/// See [`taking::begin_boot`].
+#[inline(always)]
+pub fn begin_boot(header: &Header) {
+    if let Some(row) = row_of(header) {
+        taking::begin_boot(&row, header);
+    }
+}
+
 /// See [`taking::piggyback`].
 #[inline(always)]
 pub fn take_piggyback(params: &Params, header: &Header, now_ns: u64) -> bool {
@@ -389,9 +405,9 @@ pub fn answer_held(header: &Header) -> bool {
     }
 }
 
-/// Sets `*word` to `new` if it is `old`; tells whether it was.
+/// Sets `*word` to `new` if it is `old`; tells whether it was. Ordered with everything.
 #[inline(always)]
-fn compare_and_set(word: *mut u64, old: u64, new: u64) -> bool {
+pub fn compare_and_set(word: *mut u64, old: u64, new: u64) -> bool {
     // SAFETY: as for `add`.
     let (_, was) =
         unsafe { atomic_cxchg::<u64, { AtomicOrdering::SeqCst }, { AtomicOrdering::SeqCst }>(word, old, new) };

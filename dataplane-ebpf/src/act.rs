@@ -7,14 +7,16 @@ use aya_ebpf::bindings::xdp_action::XDP_PASS;
 use aya_ebpf::helpers::{bpf_xdp_adjust_head, bpf_xdp_adjust_meta};
 use aya_ebpf::programs::XdpContext;
 use dataplane_common::load::{Received, has_credit};
-use dataplane_common::maps::{LoadRow, PEER_PRESENT, Params, WorkerRow, socket_slot};
+use dataplane_common::maps::{AUTH_HEADER, LoadRow, PEER_PRESENT, Params, WorkerRow, socket_slot};
 use dataplane_common::meta::{METADATA_BYTES, Metadata, Origin};
 use dataplane_common::reason::Reason;
+use dataplane_common::seal::SEAL_BYTES;
 use dataplane_common::wire::ip::ETHERNET_BYTES;
 use dataplane_common::wire::link::{Carried, Header, NO_FLOW, OVERHEAD_BYTES, emit_ethernet};
 
 use crate::access::{add, add_and_get, here, number_in_flow, press, read_word};
 use crate::maps::{LINKS, LOAD_TABLE, PEERS, PORTS, QUEUES, WORKERS, XDP_COUNT, XSKS};
+use crate::seal::{self, Key};
 use crate::wide;
 
 /// Counts a frame.
@@ -140,15 +142,23 @@ pub fn forward(ctx: &XdpContext, params: &Params, worker: *const WorkerRow, mut 
         return false;
     }
     let ethernet = emit_ethernet(peer.mac, peer.source_mac);
+    let (key, overhead) = if params.auth >= AUTH_HEADER {
+        match Key::signing() {
+            Some(key) => (Some(key), OVERHEAD_BYTES + SEAL_BYTES),
+            None => return unreachable(),
+        }
+    } else {
+        (None, OVERHEAD_BYTES)
+    };
     if LINKS.redirect(node, 0).is_err() {
         return unreachable();
     }
     // SAFETY: the context is valid; the frame's pointers are read again below.
-    if unsafe { bpf_xdp_adjust_head(ctx.as_ptr().cast(), -(OVERHEAD_BYTES as i32)) } != 0 {
+    if unsafe { bpf_xdp_adjust_head(ctx.as_ptr().cast(), -(overhead as i32)) } != 0 {
         return unreachable();
     }
     let at = ctx.data();
-    if at + OVERHEAD_BYTES > ctx.data_end() {
+    if at + overhead > ctx.data_end() {
         return unreachable();
     }
     // SAFETY: `row` is a live map value; only addresses are taken.
@@ -163,8 +173,12 @@ pub fn forward(ctx: &XdpContext, params: &Params, worker: *const WorkerRow, mut 
     header.load = carried(worker, row, header.arrival_ns);
     // SAFETY: the bytes lie between the frame's start and end, checked above; [u8; N] has alignment 1.
     unsafe { write(at as *mut [u8; ETHERNET_BYTES], ethernet) };
-    // SAFETY: as above.
-    unsafe { wide::store(at + ETHERNET_BYTES, &header.emit()) };
+    match key {
+        // SAFETY: as above.
+        Some(key) => unsafe { seal::seal(ctx, params, header, key, at) },
+        // SAFETY: as above.
+        None => unsafe { wide::store(at + ETHERNET_BYTES, &header.emit()) },
+    }
     true
 }
 

@@ -21,7 +21,13 @@ impl XdpFrame {
     /// The frame as it is now; a helper that moves its start invalidates it.
     #[inline(always)]
     pub fn of(ctx: &XdpContext) -> Self {
-        Self { start: ctx.data(), end: ctx.data_end(), scratch: core::ptr::null_mut() }
+        Self::between(ctx.data(), ctx.data_end())
+    }
+
+    /// The frame between two pointers of a context.
+    #[inline(always)]
+    pub fn between(start: usize, end: usize) -> Self {
+        Self { start, end, scratch: core::ptr::null_mut() }
     }
 
     /// As [`XdpFrame::of`], with a word of this CPU's for [`Packet::forget`].

@@ -15,6 +15,7 @@ mod access;
 mod act;
 mod frame;
 mod maps;
+mod seal;
 mod wide;
 
 use access::{Table, params};
@@ -27,12 +28,15 @@ use dataplane_common::classify::{Active, Class, classify, identify};
 use dataplane_common::estimate::{Cost, ept_ns};
 use dataplane_common::function::Units;
 use dataplane_common::hash::mix;
-use dataplane_common::maps::{FLOW_SLOTS, FUNCTION_DIRECT, FUNCTION_WORKER, ORDER_AFFINE, ORDER_NONE, Params, WorkerRow};
+use dataplane_common::maps::{
+    AUTH_OFF, FLOW_SLOTS, FUNCTION_DIRECT, FUNCTION_WORKER, ORDER_AFFINE, ORDER_NONE, Params, WorkerRow,
+};
 use dataplane_common::meta::Origin;
 use dataplane_common::order::Place;
 use dataplane_common::packet::Packet;
 use dataplane_common::policy::{Decision, Job, Verdict, decide};
 use dataplane_common::reason::Reason;
+use dataplane_common::seal::forward_overhead;
 use dataplane_common::wire::ip::ETHERNET_BYTES;
 use dataplane_common::wire::link::{
     Carried, ETHERTYPE_LINK, FLAG_DIRECT, FLAG_HELD, FLAG_UNDONE, Header, Kind, NO_FLOW, OVERHEAD_BYTES, Report,
@@ -100,7 +104,7 @@ fn handle_active(ctx: &XdpContext, params: &Params, active: &Active) -> u32 {
     let job = Job {
         now_ns,
         ept_ns,
-        bytes: frame.len() + OVERHEAD_BYTES,
+        bytes: frame.len() + forward_overhead(params.auth),
         function: function as u16,
         home: row.home,
         class: identity.class,
@@ -171,7 +175,7 @@ fn forward(
         sequence: 0,
         charged_ns: job.ept_ns,
         position_ns: 0,
-        length: (job.bytes - OVERHEAD_BYTES) as u16,
+        length: (job.bytes - forward_overhead(params.auth)) as u16,
         type_id,
         port,
         flow,
@@ -219,6 +223,19 @@ pub fn dp_link(ctx: XdpContext) -> u32 {
     if !maps::is_peer(header.source) {
         return drop_frame(Reason::DropLinkSource);
     }
+    let frame = if params.auth == AUTH_OFF {
+        if header.key() != 0 {
+            // What follows the header is no body that this node could read.
+            return drop_frame(Reason::DropLinkKey);
+        }
+        frame
+    } else {
+        if let Err(reason) = seal::open(&ctx, params, &header) {
+            return drop_frame(reason);
+        }
+        // Without its seal it begins elsewhere.
+        XdpFrame::of(&ctx)
+    };
     match header.kind {
         Kind::Forward => handle_forward(&ctx, params, &header),
         Kind::Result if header.length > 0 && frame.len() < OVERHEAD_BYTES + ETHERNET_BYTES => {

@@ -12,6 +12,7 @@ use dataplane_common::maps::{
 };
 use dataplane_common::plan;
 use dataplane_common::reason::{REASON_STRIDE, REASONS};
+use dataplane_common::seal::{KEY_ROWS, KeyRow, SealRow};
 
 const MMAPABLE: usize = BPF_F_MMAPABLE as usize;
 const PLAN_SLOTS: usize = (plan::SLOTS * plan::TABLES) as usize;
@@ -39,6 +40,10 @@ pub static HELD: Array<u64, MAX_PLACES, MMAPABLE> = Array::new();
 pub static SIGNALS: Array<SignalsRow, 1, MMAPABLE> = Array::new();
 #[btf_map]
 pub static ROSTER: Array<u64, DEFAULT_NODES, MMAPABLE> = Array::new();
+#[btf_map]
+pub static KEYS: Array<KeyRow, KEY_ROWS, MMAPABLE> = Array::new();
+#[btf_map]
+pub static SEALS: Array<SealRow, DEFAULT_NODES, MMAPABLE> = Array::new();
 #[btf_map]
 pub static FOUND: PerCpuArray<Found, 1> = PerCpuArray::new();
 #[btf_map]

@@ -21,9 +21,9 @@ use dataplane_common::maps::{
 };
 use dataplane_common::policy::{Decision, Job, Needs, PolicyKind, Verdict, decide};
 use dataplane_common::reason::Reason;
+use dataplane_common::seal::forward_overhead;
 use dataplane_common::wire::anep::{Anep, HEADER_BYTES as ANEP_BYTES};
 use dataplane_common::wire::ip::{ETHERNET_BYTES, UDP_BYTES};
-use dataplane_common::wire::link::OVERHEAD_BYTES;
 use serde::Serialize;
 
 use crate::config::{Config, FunctionConfig, Order};
@@ -388,7 +388,7 @@ impl Scene<'_> {
         let job = Job {
             now_ns: self.now_ns,
             ept_ns,
-            bytes: frame_bytes + OVERHEAD_BYTES,
+            bytes: frame_bytes + forward_overhead(self.params.auth),
             function: self.index,
             home: row.home,
             class: question.class,

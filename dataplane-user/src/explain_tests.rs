@@ -1,5 +1,6 @@
 use std::cell::RefCell;
 
+use dataplane_common::wire::link::OVERHEAD_BYTES;
 use dataplane_common::load::{Here, LoadView, Row, Visit};
 use dataplane_common::maps::ORDER_NONE;
 use dataplane_common::plan::{HERE, NOWHERE, SLOTS, TABLES};

@@ -18,6 +18,8 @@
 //! | [`queue`] | the packets that wait in a worker, in order of service |
 //! | [`worker`] | the packet loop |
 //! | [`samples`] | measurements on their way from worker to control thread |
+//! | [`keys`] | the key file, what is derived from it, and how it is followed |
+//! | [`seal`] | seals of the frames that leave from user space |
 //! | [`reporter`] | load reports to the peers |
 //! | [`membership`] | who belongs to the cluster, on the management network |
 //! | [`neighbour`] | who is behind an IP address, from the kernel |
@@ -37,6 +39,7 @@ pub mod explain;
 pub mod forwarding;
 pub mod functions;
 pub mod kernel_log;
+pub mod keys;
 #[expect(unsafe_code, reason = "maps memory that XDP programs share")]
 pub mod maps;
 pub mod membership;
@@ -49,6 +52,7 @@ pub mod queue;
 pub mod reporter;
 pub mod resequence;
 pub mod samples;
+pub mod seal;
 pub mod status;
 #[expect(unsafe_code, reason = "system calls without a safe wrapper")]
 pub mod sys;

@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use dataplane_user::catalogue;
 use dataplane_user::config::{self, Config};
 use dataplane_user::explain::{self, Question};
+use dataplane_user::keys;
 use dataplane_user::maps::{DEFAULT_BPFFS, PinDir, PinError};
 use dataplane_user::node::{Node, embedded_object, known_functions};
 use dataplane_user::status::{self, Status};
@@ -46,6 +47,9 @@ enum Action {
     /// Check or print a configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Make keys for the interconnect.
+    #[command(subcommand)]
+    Key(KeyCommand),
     /// List packet functions.
     Functions,
     /// List policies: where they can run, what they need; or their settings.
@@ -166,6 +170,16 @@ enum ConfigCommand {
     Example,
 }
 
+#[derive(Subcommand)]
+enum KeyCommand {
+    /// Print a line for a key file, with a fresh secret.
+    New {
+        /// Number of the key: another one than those in use.
+        #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=15))]
+        number: u8,
+    },
+}
+
 #[derive(Args)]
 struct Janitor {
     /// The node.
@@ -196,6 +210,7 @@ fn main() -> ExitCode {
         Action::Explain(options) => explain(&options),
         Action::Unload(options) => unload(&options),
         Action::Config(command) => configure(&command),
+        Action::Key(KeyCommand::New { number }) => keys::fresh_line(number).and_then(print),
         Action::Functions => print(catalogue::functions()),
         Action::Policies(options) => policies(&options),
         Action::Counters => print(catalogue::counters()),

@@ -4,7 +4,7 @@ mod cluster;
 
 use std::mem::offset_of;
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -27,6 +27,7 @@ use crate::control::Control;
 use crate::forwarding::Programs;
 use crate::functions::Builtin;
 use crate::kernel_log::KernelLog;
+use crate::keys;
 use crate::maps::tables::{pair, set};
 use crate::maps::{ClaimedDir, PinDir, Tables};
 use crate::membership::{Membership, Profile, Refused};
@@ -79,6 +80,8 @@ pub struct Node {
     interfaces: Vec<Attached>,
     workers: Vec<JoinHandle<()>>,
     reporter: Option<JoinHandle<()>>,
+    /// Until the reporter's thread has them.
+    keys: Option<keys::Follower>,
     stop_workers: Arc<AtomicBool>,
     stop_reporter: Arc<AtomicBool>,
     draining: Arc<AtomicBool>,
@@ -111,6 +114,9 @@ impl Node {
         let tables = Arc::new(object.tables()?);
         tables.set_forwarding(&config.forwarding.cost());
         write_meta(&tables, config, epoch, &sizes);
+        let interconnect = &config.interconnect;
+        let follow = |path: &PathBuf| keys::Follower::start(path, &interconnect.cluster, Arc::clone(&tables));
+        let keys = interconnect.key_file.as_ref().map(follow).transpose()?;
         object.pin(pins.dir())?;
         let mut node = Self {
             object,
@@ -119,6 +125,7 @@ impl Node {
             interfaces,
             workers: Vec::new(),
             reporter: None,
+            keys,
             stop_workers: Arc::default(),
             stop_reporter: Arc::default(),
             draining: Arc::default(),
@@ -166,7 +173,7 @@ impl Node {
         }
         let reporter = Reporter::new(
             Arc::clone(&self.tables),
-            present.clone(),
+            (present.clone(), peers.ways()),
             socket,
             (config.node.id, epoch),
             (config.workers.cpus.len() as u32, config.workers.backlog_limit_ns),
@@ -184,7 +191,8 @@ impl Node {
             self.membership = Some((membership, cluster::profile(config, &links, true)));
         }
         let threads = (reporter, control, peers);
-        self.reporter = Some(spawn_reporter(threads, publisher, log, &self.stop_reporter, &self.draining)?);
+        let slow = (publisher, log, self.keys.take());
+        self.reporter = Some(spawn_reporter(threads, slow, &self.stop_reporter, &self.draining)?);
         Ok(())
     }
 
@@ -375,11 +383,13 @@ impl Node {
     }
 }
 
-/// Tells this start of the node from earlier ones: tenths of a second since 1970, wrapping, never 0. Peers compare epochs in
+/// Tells this start of the node from earlier ones: tenths of a second since 1970, wrapping; neither it nor its low half, which
+/// frames carry, is 0, as that means "not known". Peers compare epochs in
 /// serial arithmetic, so a clock set back across a restart makes them ignore the node until it has caught up.
 fn boot_epoch() -> u32 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    ((since.as_millis() / 100) as u32).max(1)
+    let epoch = (since.as_millis() / 100) as u32;
+    if epoch as u16 == 0 { epoch + 1 } else { epoch }
 }
 
 fn explain(
@@ -518,8 +528,7 @@ fn pin_to(cpu: u32) -> Result<()> {
 
 fn spawn_reporter(
     (mut reporter, mut control, mut peers): (Reporter, Control, Peers<PeerMaps>),
-    mut publisher: Publisher,
-    mut log: Option<KernelLog>,
+    (mut publisher, mut log, mut keys): (Publisher, Option<KernelLog>, Option<keys::Follower>),
     stop: &Arc<AtomicBool>,
     draining: &Arc<AtomicBool>,
 ) -> Result<JoinHandle<()>> {
@@ -528,6 +537,9 @@ fn spawn_reporter(
         publisher.publish();
         if let Some(log) = &mut log {
             log.flush();
+        }
+        if let Some(keys) = &mut keys {
+            keys.look_and_tell();
         }
     };
     let mut turn = move |now_ns| {

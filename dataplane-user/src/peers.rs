@@ -13,8 +13,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::Receiver;
 
 use dataplane_common::maps::{
-    ABI_VERSION, LoadRow, PEER_DRAINING, PEER_MEMBER, PEER_PRESENT, PEER_UNREACHABLE, PEER_UNRESOLVED, PeerRow,
-    SignalsRow,
+    ABI_VERSION, AUTH_OFF, LoadRow, PEER_DRAINING, PEER_MEMBER, PEER_PRESENT, PEER_UNREACHABLE, PEER_UNRESOLVED,
+    PeerRow, SignalsRow,
 };
 use dataplane_common::reason::Reason;
 
@@ -24,6 +24,7 @@ use crate::maps::tables::{pair, set};
 use crate::membership::{Event, Member, Refusal, Refusals, name_hash};
 use crate::neighbour::Neighbours;
 use crate::reporter::PeerAddress;
+use crate::seal::Sealer;
 use crate::sys::NetDevice;
 use crate::ways::{LiveWays, Way, Ways};
 use crate::xdp::PeerMaps;
@@ -92,6 +93,8 @@ pub struct Peers<R> {
     rows: R,
     tables: Arc<Tables>,
     ways: Arc<LiveWays>,
+    /// How frames to the peers are sealed ([`dataplane_common::maps::Params::auth`]).
+    auth: u32,
     is_due: bool,
     warn: fn(&str),
 }
@@ -134,6 +137,7 @@ impl<R: PeerRows> Peers<R> {
             rows,
             tables,
             ways: Arc::default(),
+            auth: config.interconnect.auth_id(),
             is_due: true,
             warn,
         }
@@ -277,7 +281,12 @@ impl<R: PeerRows> Peers<R> {
                 max_frame: written.row.max_frame,
             })
         };
-        self.ways.store(Arc::new(Ways::new(peers.iter().filter_map(way))));
+        let ways = Ways::new(peers.iter().filter_map(way));
+        self.ways.store(Arc::new(if self.auth == AUTH_OFF {
+            ways
+        } else {
+            ways.sealed(Sealer::new(Arc::clone(&self.tables), self.auth))
+        }));
     }
 
     /// The peers that may be sent to: those of the configuration in its order, then members by id.

@@ -15,13 +15,14 @@ use dataplane_common::load::{Here, Received, saturate};
 use dataplane_common::maps::{LOAD_SELF, LoadRow, WorkerRow};
 use dataplane_common::reason::Reason;
 use dataplane_common::report::{Moment, Plan, Schedule};
-use dataplane_common::wire::link::{Header, Kind, REPORT_FRAME_BYTES, Report, emit_ethernet};
+use dataplane_common::wire::link::{Header, Kind, Report};
 use rustix::thread::ClockId;
 use rustix::time::Timespec;
 
 use crate::maps::Tables;
 use crate::maps::tables::{add_own, pair, set};
 use crate::sys::PacketSocket;
+use crate::ways::LiveWays;
 use crate::worker::monotonic_ns;
 
 /// Time over which the mean backlog is taken, ns.
@@ -44,6 +45,7 @@ pub struct PeerAddress {
 pub struct Reporter {
     tables: Arc<Tables>,
     peers: Vec<PeerAddress>,
+    ways: Arc<LiveWays>,
     received: Vec<(Received, u32)>,
     socket: PacketSocket,
     node: u16,
@@ -85,7 +87,7 @@ impl Reporter {
     /// (0 = any amount).
     pub fn new(
         tables: Arc<Tables>,
-        peers: Vec<PeerAddress>,
+        (peers, ways): (Vec<PeerAddress>, Arc<LiveWays>),
         socket: PacketSocket,
         (node, epoch): (u16, u32),
         (workers, backlog_limit_ns): (u32, u32),
@@ -95,6 +97,7 @@ impl Reporter {
             received: vec![(Received::default(), 0); peers.len()],
             tables,
             peers,
+            ways,
             socket,
             node,
             epoch,
@@ -163,8 +166,8 @@ impl Reporter {
         for index in 0..self.peers.len() {
             let peer = self.peers[index];
             let frame = self.frame(&peer, self.received[index], &snapshot, busy_milli, interval_us);
-            let sent = self.socket.send(peer.ifindex, &frame);
-            let reason = if sent.is_ok() { Reason::ReportSent } else { Reason::DropReportUnsent };
+            let sent = frame.is_some_and(|frame| self.socket.send(peer.ifindex, &frame).is_ok());
+            let reason = if sent { Reason::ReportSent } else { Reason::DropReportUnsent };
             // Worker 0 has the row, but no worker counts these.
             add_own(self.tables.count(0, reason), 1);
         }
@@ -210,6 +213,7 @@ impl Reporter {
         (received, row.word(offset_of!(LoadRow, received_sequence)).load(Acquire) as u32)
     }
 
+    /// The report to a peer; `None` when no way leads there.
     fn frame(
         &self,
         peer: &PeerAddress,
@@ -217,7 +221,9 @@ impl Reporter {
         snapshot: &Snapshot,
         busy_milli: u16,
         interval_us: u32,
-    ) -> [u8; REPORT_FRAME_BYTES] {
+    ) -> Option<Vec<u8>> {
+        let ways = self.ways.load();
+        let way = ways.get(peer.node)?;
         let row = self.tables.load.row(u32::from(peer.node));
         let here = Here {
             backlog_ns: saturate(snapshot.backlog_ns / u64::from(self.workers)),
@@ -240,13 +246,10 @@ impl Reporter {
             memory_milli: snapshot.memory_milli(),
             limit_ns: self.limit_of(received, snapshot),
         };
-        let mut frame = [0u8; REPORT_FRAME_BYTES];
-        let (ethernet, rest) = frame.split_at_mut(14);
-        let (link, report) = rest.split_at_mut(dataplane_common::wire::link::HEADER_BYTES);
-        ethernet.copy_from_slice(&emit_ethernet(peer.mac, peer.source_mac));
-        link.copy_from_slice(&header.emit());
-        report.copy_from_slice(&body.emit());
-        frame
+        let mut frame = vec![0; ways.overhead(way, Kind::Report)];
+        frame.extend_from_slice(&body.emit());
+        ways.address(way, &header, &mut frame);
+        Some(frame)
     }
 
     /// Position up to which a peer's work is taken: each peer may fill an equal share of what is left.
@@ -286,6 +289,7 @@ fn sleep_until(at_ns: u64) {
 mod tests {
     use super::*;
     use crate::maps::tables::tests::tables;
+    use crate::ways::{Way, Ways};
     use dataplane_common::report::Mode;
     use dataplane_common::wire::ip::ETHERNET_BYTES;
     use dataplane_common::wire::link::OVERHEAD_BYTES;
@@ -317,10 +321,12 @@ mod tests {
             recovery_milli: 500,
         };
         set(tables.workers.row(0), offset_of!(WorkerRow, frames_in_use), pair(300, 1000));
-        let mut reporter = Reporter::new(Arc::clone(&tables), vec![peer], socket, (1, 42), (2, 10_000), plan);
+        let way = Way { node: 3, interface: 0, mac: peer.mac, source_mac: peer.source_mac, max_frame: 1_514 };
+        let ways = Arc::new(LiveWays::from_pointee(Ways::new([way])));
+        let mut reporter = Reporter::new(Arc::clone(&tables), (vec![peer], ways), socket, (1, 42), (2, 10_000), plan);
 
         let snapshot = reporter.snapshot(10);
-        let frame = reporter.frame(&peer, reporter.account_of(3), &snapshot, 500, 100);
+        let frame = reporter.frame(&peer, reporter.account_of(3), &snapshot, 500, 100).unwrap();
         let header = Header::parse(frame.as_slice(), ETHERNET_BYTES).unwrap();
         assert_eq!((header.kind, header.source, header.destination), (Kind::Report, 1, 3));
         assert_eq!((header.epoch, header.position_ns), (42, 77));

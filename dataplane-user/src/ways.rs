@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Cache};
 use dataplane_common::wire::ip::ETHERNET_BYTES;
-use dataplane_common::wire::link::{Header, OVERHEAD_BYTES, emit_ethernet};
+use dataplane_common::wire::link::{HEADER_BYTES, Header, Kind, OVERHEAD_BYTES, emit_ethernet};
+
+use crate::seal::Sealer;
 
 /// A peer, and the way to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,26 +24,27 @@ pub struct Way {
 }
 
 impl Way {
-    /// Bytes in front of a frame that goes this way.
+    /// Bytes in front of a frame that goes this way without a seal.
     #[inline]
-    pub const fn overhead(&self) -> usize {
+    const fn overhead(&self) -> usize {
         OVERHEAD_BYTES
     }
 
     /// Writes what goes in front of a frame into the first [`Way::overhead`] bytes of `frame`, which has as many at least.
     #[inline]
-    pub fn address(&self, header: &Header, frame: &mut [u8]) {
+    fn address(&self, header: &Header, frame: &mut [u8]) {
         frame[..ETHERNET_BYTES].copy_from_slice(&emit_ethernet(self.mac, self.source_mac));
         frame[ETHERNET_BYTES..OVERHEAD_BYTES].copy_from_slice(&header.emit());
     }
 }
 
 /// The ways to all peers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Ways {
     /// By node id.
     places: Box<[Option<u16>]>,
     ways: Box<[Way]>,
+    sealer: Option<Sealer>,
 }
 
 impl Ways {
@@ -53,7 +56,28 @@ impl Ways {
         for (place, way) in (0..).zip(&ways) {
             places[usize::from(way.node)] = Some(place);
         }
-        Self { places, ways }
+        Self { places, ways, sealer: None }
+    }
+
+    /// The same, with frames sealed.
+    pub fn sealed(self, sealer: Sealer) -> Self {
+        Self { sealer: Some(sealer), ..self }
+    }
+
+    /// Bytes in front of the body of a frame of `kind` that goes by `way`.
+    #[inline]
+    pub fn overhead(&self, way: &Way, kind: Kind) -> usize {
+        way.overhead() + self.sealer.as_ref().map_or(0, |sealer| sealer.bytes(kind))
+    }
+
+    /// Writes what goes in front of a body into the first [`Ways::overhead`] bytes of `frame`. The body is there already: a
+    /// seal may cover it.
+    #[inline]
+    pub fn address(&self, way: &Way, header: &Header, frame: &mut [u8]) {
+        way.address(header, frame);
+        if let Some(sealer) = &self.sealer {
+            sealer.seal(header, &mut frame[way.overhead() - HEADER_BYTES..]);
+        }
     }
 
     /// The way to `node`, if it is a peer.

@@ -14,13 +14,14 @@ use aya::programs::{ProgramError, Xdp, XdpError, XdpMode};
 use aya::{Ebpf, EbpfError, EbpfLoader};
 use dataplane_common::held;
 use dataplane_common::maps::{
-    self as names, FLOW_SLOTS, FLOWS, FUNCTIONS, FlowRow, FunctionRow, HELD, IFINDEXES, INTERFACES, InterfaceRow,
+    self as names, FLOW_SLOTS, FLOWS, FUNCTIONS, FlowRow, FunctionRow, HELD, IFINDEXES, INTERFACES, InterfaceRow, KEYS,
     LINKS, LOAD_TABLE, LoadRow, MAX_WORKERS, META, MetaRow, PARAMS, PEERS, PORTS, Params, PeerRow, QUEUES, QueueRow,
-    ROSTER, SIGNALS, SLOTS, SignalsRow, SlotRow, TYPES, WORKER_COUNT, WORKERS, WorkerRow, XDP_COUNT, XSKS,
+    ROSTER, SEALS, SIGNALS, SLOTS, SignalsRow, SlotRow, TYPES, WORKER_COUNT, WORKERS, WorkerRow, XDP_COUNT, XSKS,
     function_slot, ifindex_slot,
 };
 use dataplane_common::plan;
 use dataplane_common::reason::{REASON_STRIDE, Reason};
+use dataplane_common::seal::{KEY_ROWS, KeyRow, SealRow};
 
 use crate::kernel_log::KernelLog;
 use crate::maps::tables::pair;
@@ -176,6 +177,7 @@ impl Object {
             .map_max_entries(PEERS, sizes.nodes)
             .map_max_entries(LINKS, sizes.nodes)
             .map_max_entries(ROSTER, sizes.nodes)
+            .map_max_entries(SEALS, sizes.nodes)
             .map_max_entries(WORKERS, sizes.workers)
             .map_max_entries(QUEUES, sizes.interfaces * per_worker)
             .map_max_entries(XSKS, sizes.interfaces * per_worker)
@@ -217,6 +219,8 @@ impl Object {
             held: self.map_array::<u64>(HELD, self.sizes.workers * held::PLACES)?,
             signals: self.map_array::<SignalsRow>(SIGNALS, 1)?,
             roster: self.map_array::<u64>(ROSTER, self.sizes.nodes)?,
+            keys: self.map_array::<KeyRow>(KEYS, KEY_ROWS as u32)?,
+            seals: self.map_array::<SealRow>(SEALS, self.sizes.nodes)?,
         })
     }
 

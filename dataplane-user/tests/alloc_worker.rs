@@ -23,6 +23,7 @@ use dataplane_common::meta::{METADATA_BYTES, Metadata, Origin};
 use dataplane_common::plan::{SLOTS, TABLES};
 use dataplane_common::policy::PolicyKind;
 use dataplane_common::reason::{REASON_STRIDE, Reason, Stage};
+use dataplane_common::seal::KEY_ROWS;
 use dataplane_common::tuning::{CLASS, FIFO, SHORTEST, Tuning};
 use dataplane_common::wire::link::NO_FLOW;
 use dataplane_user::functions::Builtin;
@@ -195,6 +196,8 @@ fn tables(functions: u32) -> Tables {
         held: anonymous(PLACES),
         signals: anonymous(1),
         roster: anonymous(4),
+        keys: anonymous(KEY_ROWS as u32),
+        seals: anonymous(4),
     }
 }
 

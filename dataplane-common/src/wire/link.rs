@@ -81,6 +81,8 @@ pub const FLAG_HELD: u8 = 2;
 pub const FLAG_UNDONE: u8 = 4;
 /// All flags of this version.
 const FLAGS: u8 = FLAG_DIRECT | FLAG_HELD | FLAG_UNDONE;
+/// The high half of the flags byte is the number of the key that a seal behind the header is made with ([`crate::seal`]).
+const KEY: u8 = 0xf0;
 
 /// The sender's load, as every interconnect frame carries it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -120,7 +122,7 @@ pub struct Header {
     pub kind: Kind,
     /// Hops made inside the cluster, this one included.
     pub hops: u8,
-    /// [`FLAG_DIRECT`] and others.
+    /// [`FLAG_DIRECT`] and others, and the number of the key ([`Header::key`]).
     pub flags: u8,
     /// Node that sent this frame.
     pub source: u16,
@@ -186,6 +188,18 @@ impl Header {
         }
     }
 
+    /// Number of the key that the seal behind the header is made with; 0 = there is no seal.
+    #[inline(always)]
+    pub const fn key(&self) -> u8 {
+        (self.flags & KEY) >> 4
+    }
+
+    /// The header of a frame that is sealed under key `number`.
+    #[inline(always)]
+    pub const fn with_key(self, number: u8) -> Self {
+        Self { flags: self.flags & !KEY | number << 4, ..self }
+    }
+
     /// The header's bytes.
     #[inline(always)]
     pub fn emit(&self) -> [u8; HEADER_BYTES] {
@@ -243,7 +257,7 @@ impl Header {
         let header = Self {
             kind,
             hops: (first >> 40) as u8,
-            flags: (first >> 32) as u8 & FLAGS,
+            flags: (first >> 32) as u8 & (FLAGS | KEY),
             source: (first >> 16) as u16,
             destination: first as u16,
             epoch: (boot >> 32) as u32,
@@ -457,7 +471,8 @@ mod tests {
             if let Ok(header) = Header::parse(bytes.as_slice(), 0) {
                 let again = header.emit();
                 prop_assert_eq!(&again[..3], &bytes[..3]);
-                prop_assert_eq!(again[3], bytes[3] & FLAGS);
+                prop_assert_eq!(again[3], bytes[3] & (FLAGS | KEY));
+                prop_assert_eq!(header.with_key(9).key(), 9);
                 prop_assert_eq!(&again[4..], &bytes[4..HEADER_BYTES]);
             }
         }

@@ -32,11 +32,12 @@ mod write;
 
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use dataplane_common::load::{self, Erl};
 use dataplane_common::maps::{
-    ABI_VERSION, FUNCTION_DIRECT, FUNCTION_LOSSLESS, FUNCTION_WORKER, ORDER_AFFINE, ORDER_FLOW, ORDER_NONE, Params,
+    ABI_VERSION, AUTH_FULL, AUTH_HEADER, AUTH_OFF, AUTH_REPORTS, FUNCTION_DIRECT, FUNCTION_LOSSLESS, FUNCTION_WORKER,
+    ORDER_AFFINE, ORDER_FLOW, ORDER_NONE, Params,
 };
 use dataplane_common::policy::PolicyKind;
 use dataplane_common::tuning::Tuning;
@@ -268,11 +269,61 @@ pub struct Interconnect {
     pub transport: Transport,
     /// How long a packet of a lossless function waits for its result beyond what is predicted, ns.
     pub retry_ns: u32,
+    /// File of the cluster's keys ([`crate::keys`]); `None` = frames prove nothing.
+    pub key_file: Option<PathBuf>,
+    /// What the keys seal besides reports and requests for work.
+    pub auth: Auth,
+    /// Name of the cluster: frames of another one do not verify, even under the same key file.
+    pub cluster: String,
 }
 
 impl Default for Interconnect {
     fn default() -> Self {
-        Self { transport: Transport::Xdp, retry_ns: 20_000_000 }
+        Self {
+            transport: Transport::Xdp,
+            retry_ns: 20_000_000,
+            key_file: None,
+            auth: Auth::Off,
+            cluster: "dataplane".to_owned(),
+        }
+    }
+}
+
+impl Interconnect {
+    /// [`Params::auth`] of a node.
+    pub const fn auth_id(&self) -> u32 {
+        match (&self.key_file, self.auth) {
+            (None, _) => AUTH_OFF,
+            (Some(_), Auth::Off) => AUTH_REPORTS,
+            (Some(_), Auth::Header) => AUTH_HEADER,
+            (Some(_), Auth::Full) => AUTH_FULL,
+        }
+    }
+}
+
+/// What proves that a forward or a result comes from a node of the cluster. Reports and requests for work do so whenever there
+/// is a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Auth {
+    /// Nothing.
+    Off,
+    /// A seal over its header.
+    Header,
+    /// A seal over its header and the packet behind it.
+    Full,
+}
+
+impl Auth {
+    /// Every choice with its name in the file.
+    pub const NAMES: [(&'static str, Self); 3] = [("off", Self::Off), ("header", Self::Header), ("full", Self::Full)];
+
+    /// Name in the file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Header => "header",
+            Self::Full => "full",
+        }
     }
 }
 
@@ -527,6 +578,7 @@ impl Config {
             margin_ns: self.policy.margin_ns,
             piggyback: self.reports.piggyback.into(),
             backlog_limit_ns: self.workers.backlog_limit_ns,
+            auth: self.interconnect.auth_id(),
             tuning: self.policy.tuning,
             ..Params::DEFAULT
         }

@@ -21,7 +21,7 @@ use super::schema::{
 use super::units::show_duration;
 use super::value::{self, UP_TO_A_SECOND};
 use super::{
-    Active, Config, Egress, Forwarding, Interconnect, Interface, KnownFunction, Mode, Node, PeerEnd, ReportMode,
+    Active, Auth, Config, Egress, Forwarding, Interconnect, Interface, KnownFunction, Mode, Node, PeerEnd, ReportMode,
     Reports, Transport, Workers, ZeroCopy,
 };
 use walk::{Claims, Section};
@@ -247,9 +247,25 @@ impl<'t> Reader<'t> {
         let transport = value::word(Transport::NAMES.to_vec(), "transport");
         let retry =
             value::duration(1_000_000..=1_000_000_000, "a packet that waits for its result keeps its packet memory");
+        let key_file = self.field(section, "key_file", value::path);
+        let auth = self.field(section, "auth", value::word(Auth::NAMES.to_vec(), "authentication"));
+        if let Some((Auth::Header | Auth::Full, span)) = auth.good()
+            && !key_file.is_bad()
+            && key_file.good().is_none()
+        {
+            let what = format!("auth = {} needs a key_file", self.problems.quote(&span));
+            let why = "frames are sealed with the keys of that file";
+            let todo = "write key_file = \"/etc/dataplane/keys\"; `dataplane key new` prints a key";
+            self.problems.add_of_whole(&span, Complaint::new(what, why, todo));
+        }
+        let key_file = key_file.value();
+        let default_auth = if key_file.is_some() { Auth::Header } else { Auth::Off };
         Interconnect {
             transport: self.field(section, "transport", transport).or(default.transport),
             retry_ns: self.field(section, "retry", retry).or(default.retry_ns),
+            auth: auth.or(default_auth),
+            cluster: self.field(section, "cluster", value::name("\"dataplane\"")).or(default.cluster),
+            key_file,
         }
     }
 

@@ -52,7 +52,8 @@ pub(super) const WORKERS: Schema = Schema::one(
 );
 pub(super) const POLICY: Schema = Schema { settings: true, ..Schema::one("policy", &["name", "margin", "thesis"]) };
 pub(super) const FORWARDING: Schema = Schema::one("forwarding", &["send", "receive", "wire", "bandwidth", "measure"]);
-pub(super) const INTERCONNECT: Schema = Schema::one("interconnect", &["transport", "retry"]);
+pub(super) const INTERCONNECT: Schema =
+    Schema::one("interconnect", &["transport", "retry", "key_file", "auth", "cluster"]);
 pub(super) const EGRESS: Schema = Schema::one("egress", &["interface", "next_hop"]);
 pub(super) const REPORTS: Schema =
     Schema::one("reports", &["mode", "interval", "idle_interval", "finish_share", "min_gap", "piggyback"]);

@@ -90,7 +90,13 @@ fn a_minimal_file_gets_every_default() {
                 bandwidth_bits: 10_000_000_000,
                 measure: true,
             },
-            interconnect: Interconnect { transport: Transport::Xdp, retry_ns: 20_000_000 },
+            interconnect: Interconnect {
+                transport: Transport::Xdp,
+                retry_ns: 20_000_000,
+                key_file: None,
+                auth: Auth::Off,
+                cluster: "dataplane".to_owned(),
+            },
             egress: Egress { interface: "eth1".to_owned(), next_hop: None },
             reports: Reports {
                 mode: ReportMode::Periodic,
@@ -244,7 +250,7 @@ fn a_full_file_is_read_key_by_key() {
         piggyback: false,
     };
     assert_eq!(config.reports, reports);
-    assert_eq!(config.interconnect, Interconnect { transport: Transport::Xsk, retry_ns: 3_000_000 });
+    assert_eq!(config.interconnect, Interconnect { transport: Transport::Xsk, retry_ns: 3_000_000, ..Interconnect::default() });
     assert_eq!(config.egress.next_hop, Some([2, 0, 0, 0, 0, 0xfe]));
     assert_eq!(config.active, Active { udp_port: 9000, verify_udp_checksum: false });
     assert_eq!(
@@ -650,4 +656,23 @@ proptest! {
             prop_assert!(!shown.contains("BUG"), "{}\n{}", text, shown);
         }
     }
+}
+
+#[test]
+fn authentication_needs_a_key_file_and_is_of_headers_unless_it_says_otherwise() {
+    use dataplane_common::maps::{AUTH_FULL, AUTH_HEADER, AUTH_OFF, AUTH_REPORTS};
+    let auth = |lines: &str| {
+        let text = format!("{BASE}\n[interconnect]\n{lines}");
+        parse(&text).map(|config| config.interconnect.auth_id())
+    };
+    assert_eq!(auth(""), Ok(AUTH_OFF));
+    assert_eq!(auth("auth = \"off\""), Ok(AUTH_OFF));
+    assert_eq!(auth("key_file = \"/k\""), Ok(AUTH_HEADER));
+    assert_eq!(auth("key_file = \"/k\"\nauth = \"off\""), Ok(AUTH_REPORTS));
+    assert_eq!(auth("key_file = \"/k\"\nauth = \"full\""), Ok(AUTH_FULL));
+    for wrong in ["auth = \"header\"", "auth = \"full\""] {
+        let said = auth(wrong).unwrap_err().to_string();
+        assert!(said.contains("needs a key_file") && said.contains("dataplane key new"), "{said}");
+    }
+    assert!(auth("auth = \"fulll\"").unwrap_err().to_string().contains("did you mean"));
 }

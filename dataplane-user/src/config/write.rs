@@ -57,6 +57,11 @@ pub(super) fn toml(config: &Config) -> String {
     file.section("[interconnect]");
     file.text("transport", config.interconnect.transport.name());
     file.duration("retry", config.interconnect.retry_ns);
+    if let Some(key_file) = &config.interconnect.key_file {
+        file.text("key_file", &key_file.to_string_lossy());
+    }
+    file.text("auth", config.interconnect.auth.name());
+    file.text("cluster", &config.interconnect.cluster);
     file.section("[egress]");
     file.text("interface", &config.egress.interface);
     if let Some(next_hop) = &config.egress.next_hop {

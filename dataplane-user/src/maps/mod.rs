@@ -7,6 +7,7 @@ pub mod tables;
 use dataplane_common::maps::{
     FlowRow, FunctionRow, InterfaceRow, LoadRow, MetaRow, Params, PeerRow, QueueRow, SignalsRow, SlotRow, WorkerRow,
 };
+use dataplane_common::seal::{KeyRow, SealRow};
 
 pub use mmap::{MappedArray, Row};
 pub use pin::{ClaimedDir, DEFAULT_BPFFS, PinDir, PinError};
@@ -20,7 +21,7 @@ pub unsafe trait MapValue: Copy + 'static {}
 
 // SAFETY: an integer.
 unsafe impl MapValue for u64 {}
-// SAFETY: repr(C), integers, no padding (sizes are asserted in `dataplane_common::maps`).
+// SAFETY: repr(C), integers, no padding (sizes are asserted where the types are).
 unsafe impl MapValue for LoadRow {}
 // SAFETY: as above.
 unsafe impl MapValue for WorkerRow {}
@@ -40,6 +41,10 @@ unsafe impl MapValue for SlotRow {}
 unsafe impl MapValue for FlowRow {}
 // SAFETY: as above.
 unsafe impl MapValue for SignalsRow {}
+// SAFETY: as above.
+unsafe impl MapValue for KeyRow {}
+// SAFETY: as above.
+unsafe impl MapValue for SealRow {}
 // SAFETY: as above.
 unsafe impl MapValue for Params {}
 

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use dataplane_common::load::{self, Forwarding, Word, WorkerLoad};
 use dataplane_common::maps::{FlowRow, FunctionRow, LoadRow, MetaRow, QueueRow, SignalsRow, SlotRow, WorkerRow};
 use dataplane_common::reason::{REASON_STRIDE, Reason};
+use dataplane_common::seal::{KeyRow, SealRow};
 
 use super::mmap::{MappedArray, Row};
 
@@ -35,6 +36,10 @@ pub struct Tables {
     pub signals: MappedArray<SignalsRow>,
     /// `ROSTER`.
     pub roster: MappedArray<u64>,
+    /// `KEYS`.
+    pub keys: MappedArray<KeyRow>,
+    /// `SEALS`.
+    pub seals: MappedArray<SealRow>,
 }
 
 impl Tables {
@@ -98,6 +103,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::maps::MapValue;
     use dataplane_common::maps::FLOW_SLOTS;
+    use dataplane_common::seal::KEY_ROWS;
     use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
     use std::mem::offset_of;
     use std::os::fd::AsFd;
@@ -123,6 +129,8 @@ pub(crate) mod tests {
             held: anonymous(workers * dataplane_common::held::PLACES),
             signals: anonymous(1),
             roster: anonymous(nodes),
+            keys: anonymous(KEY_ROWS as u32),
+            seals: anonymous(nodes),
         }
     }
 

@@ -19,8 +19,9 @@ use dataplane_common::meta::Origin;
 use dataplane_common::plan::HERE;
 use dataplane_common::policy::{Job, Verdict, decide};
 use dataplane_common::reason::Reason;
+use dataplane_common::seal::forward_overhead;
 use dataplane_common::tuning::FIFO;
-use dataplane_common::wire::link::OVERHEAD_BYTES;
+use dataplane_common::wire::link::Kind;
 
 use super::{Taken, Worker};
 use crate::maps::{Row, Tables};
@@ -123,7 +124,7 @@ impl<P: Port> Worker<P> {
             self.count(Reason::NoteNoCredit);
             return Some(taken);
         }
-        if taken.frame.len() + way.overhead() > usize::from(way.max_frame) {
+        if taken.frame.len() + self.settings.ways.overhead(&way, Kind::Forward) > usize::from(way.max_frame) {
             self.count(Reason::NoteTooLong);
             return Some(taken);
         }
@@ -160,7 +161,7 @@ impl<P: Port> Worker<P> {
         let job = Job {
             now_ns,
             ept_ns: metadata.charged_ns,
-            bytes: bytes.len() + OVERHEAD_BYTES,
+            bytes: bytes.len() + forward_overhead(params.auth),
             function: metadata.function,
             home: (policy >> 32) as u32,
             class: identity.class,

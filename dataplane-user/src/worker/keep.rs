@@ -12,7 +12,7 @@ use dataplane_common::held::{PLACES, State, Word, place};
 use dataplane_common::load::{Erl, Row as _};
 use dataplane_common::meta::Metadata;
 use dataplane_common::reason::Reason;
-use dataplane_common::wire::link::FLAG_HELD;
+use dataplane_common::wire::link::{FLAG_HELD, Kind};
 
 use super::account::Due;
 use super::{Taken, Worker, monotonic_ns};
@@ -77,7 +77,7 @@ impl<P: Port> Worker<P> {
             self.count(Reason::NoteKeptFull);
             return Some(taken);
         };
-        let (front, length) = (way.overhead(), taken.frame.len());
+        let (front, length) = (self.settings.ways.overhead(way, Kind::Forward), taken.frame.len());
         if copy.set_len(front + length).is_err() {
             self.umem.release(copy);
             self.keeping.free.push((index, taken_before));
@@ -93,7 +93,7 @@ impl<P: Port> Worker<P> {
         (header.held, header.generation) = (held, generation);
         let bytes = self.umem.bytes_mut(&mut copy);
         bytes[front..].copy_from_slice(self.umem.bytes(&frame));
-        way.address(&header, bytes);
+        self.settings.ways.address(way, &header, bytes);
         self.end_service(due);
         self.count(Reason::NoteKept);
         self.send_as(way.interface as usize, copy, Reason::SentForward);

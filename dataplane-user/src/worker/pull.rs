@@ -95,7 +95,7 @@ impl<P: Port> Worker<P> {
     fn request(&mut self, way: &Way, now_ns: u64) {
         let Some(mut frame) = self.umem.allocate() else { return };
         // Frames are longer than that.
-        if frame.set_len(way.overhead()).is_err() {
+        if frame.set_len(self.settings.ways.overhead(way, Kind::Pull)).is_err() {
             return self.umem.release(frame);
         }
         let row = self.tables.load.row(u32::from(way.node));
@@ -105,7 +105,7 @@ impl<P: Port> Worker<P> {
             load: self.carried(way.node, now_ns),
             ..Header::without_frame(Kind::Pull, self.settings.params.node, way.node, self.settings.params.epoch)
         };
-        way.address(&header, self.umem.bytes_mut(&mut frame));
+        self.settings.ways.address(way, &header, self.umem.bytes_mut(&mut frame));
         if self.send_alone(way.interface as usize, frame) {
             self.count(Reason::NotePullSent);
         }
@@ -162,11 +162,11 @@ impl<P: Port> Worker<P> {
         self.pulling.as_ref()?;
         let params = &self.settings.params;
         let way = self.settings.ways.get(node).copied()?;
+        let front = self.settings.ways.overhead(&way, Kind::Forward);
         let giving = Giving::new(cost, signals as u32, params.tuning.price_milli, params.guard != 0);
         let taken = self.queue.as_mut()?.take_best(|taken, standing| {
             // A packet moves once. The frame has room in front for the header, where its metadata was.
-            let fits = taken.frame.len() + way.overhead() <= usize::from(way.max_frame)
-                && taken.frame.headroom() >= way.overhead();
+            let fits = taken.frame.len() + front <= usize::from(way.max_frame) && taken.frame.headroom() >= front;
             if taken.metadata.origin == Origin::Port && fits { giving.gain_ns(standing) } else { None }
         })?;
         Some((taken, way))
@@ -190,13 +190,13 @@ impl<P: Port> Worker<P> {
     pub(super) fn send_away(&mut self, taken: Taken, way: &Way, now_ns: u64) {
         let Taken { mut frame, metadata, due, socket, .. } = taken;
         let length = frame.len() as u16;
-        if frame.push_front(way.overhead()).is_err() {
+        if frame.push_front(self.settings.ways.overhead(way, Kind::Forward)).is_err() {
             // Not so: there is as much headroom in front of every packet. But it is counted and its turn passes on.
             self.end_service(due);
             return self.finish_dropped(&metadata, frame, Reason::DropTxFull);
         }
         let header = self.forward_header(&metadata, way.node, (length, socket as u16), now_ns);
-        way.address(&header, self.umem.bytes_mut(&mut frame));
+        self.settings.ways.address(way, &header, self.umem.bytes_mut(&mut frame));
         self.end_service(due);
         self.send_as(way.interface as usize, frame, Reason::SentForward);
     }

@@ -83,7 +83,8 @@ impl<P: Port> Worker<P> {
         let Some(way) = self.settings.ways.get(forward.source).copied() else {
             return Outcome::Drop(frame, Reason::DropNoWay);
         };
-        if frame.headroom() + OVERHEAD_BYTES < way.overhead() {
+        let front = self.settings.ways.overhead(&way, Kind::Result);
+        if frame.headroom() + OVERHEAD_BYTES < front {
             return Outcome::Drop(frame, Reason::DropTxFull);
         }
         // What lies behind the packet is Ethernet padding. A frame only gets shorter here, so this cannot fail.
@@ -102,19 +103,19 @@ impl<P: Port> Worker<P> {
             return Outcome::SendDirect(frame, egress.interface as usize);
         }
         // There is room: see above.
-        let _ = frame.push_front(way.overhead());
+        let _ = frame.push_front(front);
         let header = Header { flags: header.flags & !FLAG_DIRECT, ..header };
-        way.address(&header, self.umem.bytes_mut(&mut frame));
+        self.settings.ways.address(&way, &header, self.umem.bytes_mut(&mut frame));
         Outcome::Send(frame)
     }
 
     /// Sends a header without a frame home.
     fn send_mark(&mut self, way: &Way, header: &Header) {
         let Some(mut mark) = self.umem.allocate() else { return };
-        if mark.set_len(way.overhead()).is_err() {
+        if mark.set_len(self.settings.ways.overhead(way, Kind::Result)).is_err() {
             return self.umem.release(mark);
         }
-        way.address(header, self.umem.bytes_mut(&mut mark));
+        self.settings.ways.address(way, header, self.umem.bytes_mut(&mut mark));
         self.send_as(way.interface as usize, mark, Reason::NoteMarkSent);
     }
 
@@ -131,8 +132,8 @@ impl<P: Port> Worker<P> {
         let mark = Header { length: 0, flags, ..self.result_header(&forward, metadata, 0) };
         frame.set_len(OVERHEAD_BYTES).ok()?;
         frame.pull_front(OVERHEAD_BYTES).ok()?;
-        frame.push_front(way.overhead()).ok()?;
-        way.address(&mark, self.umem.bytes_mut(frame));
+        frame.push_front(self.settings.ways.overhead(&way, Kind::Result)).ok()?;
+        self.settings.ways.address(&way, &mark, self.umem.bytes_mut(frame));
         Some(way)
     }
 

@@ -77,7 +77,8 @@ fn any_config() -> impl Strategy<Value = Config> {
     let function = (function, returns);
     let functions = prop::collection::btree_map(0..KNOWN.len(), function, 1..=KNOWN.len());
     let transport = prop::sample::select(Transport::NAMES.to_vec());
-    let way = (transport, 1_000_000..=1_000_000_000u32, 0..8usize, prop::option::of(any::<[u8; 5]>()));
+    let auth = (prop::sample::select(Auth::NAMES.to_vec()), any::<bool>());
+    let way = (transport, 1_000_000..=1_000_000_000u32, 0..8usize, prop::option::of(any::<[u8; 5]>()), auth);
     let peers = prop::collection::btree_map(1..4096u16, 0..8usize, 0..20);
     (
         prop::collection::vec(interface, 1..=8),
@@ -127,7 +128,13 @@ fn any_config() -> impl Strategy<Value = Config> {
                         bandwidth_bits: forwarding.3,
                         measure: forwarding.4,
                     },
-                    interconnect: Interconnect { transport: way.0.1, retry_ns: way.1 },
+                    interconnect: Interconnect {
+                        transport: way.0.1,
+                        retry_ns: way.1,
+                        auth: if way.4.1 { way.4.0.1 } else { Auth::Off },
+                        key_file: way.4.1.then(|| "/etc/k\"\\".into()),
+                        cluster: format!("c\"{}", way.2),
+                    },
                     egress: Egress {
                         interface: format!("p\"\\{}", way.2 % interfaces.len()),
                         next_hop: way.3.map(|[a, b, c, d, e]| [2, a, b, c, d, e]),
