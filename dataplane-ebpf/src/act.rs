@@ -7,12 +7,15 @@ use aya_ebpf::bindings::xdp_action::XDP_PASS;
 use aya_ebpf::helpers::{bpf_xdp_adjust_head, bpf_xdp_adjust_meta};
 use aya_ebpf::programs::XdpContext;
 use dataplane_common::load::{Received, has_credit};
-use dataplane_common::maps::{AUTH_HEADER, LoadRow, PEER_PRESENT, Params, WorkerRow, socket_slot};
+use dataplane_common::maps::{
+    AUTH_HEADER, LoadRow, PEER_PRESENT, PEER_ROUTED, Params, PeerRow, WorkerRow, socket_slot,
+};
 use dataplane_common::meta::{METADATA_BYTES, Metadata, Origin};
 use dataplane_common::reason::Reason;
 use dataplane_common::seal::SEAL_BYTES;
-use dataplane_common::wire::ip::ETHERNET_BYTES;
+use dataplane_common::wire::ip::{ETHERNET_BYTES, ETHERTYPE_IPV4};
 use dataplane_common::wire::link::{Carried, Header, NO_FLOW, OVERHEAD_BYTES, emit_ethernet};
+use dataplane_common::wire::route::{ROUTE_BYTES, Route};
 
 use crate::access::{add, add_and_get, here, number_in_flow, press, read_word};
 use crate::maps::{LINKS, LOAD_TABLE, PEERS, PORTS, QUEUES, WORKERS, XDP_COUNT, XSKS};
@@ -153,6 +156,10 @@ pub fn forward(ctx: &XdpContext, params: &Params, worker: *const WorkerRow, mut 
     if LINKS.redirect(node, 0).is_err() {
         return unreachable();
     }
+    let is_routed = peer.flags & PEER_ROUTED != 0;
+    if is_routed && !has_headroom(ctx, overhead + ROUTE_BYTES) {
+        return unreachable();
+    }
     // SAFETY: the context is valid; the frame's pointers are read again below.
     if unsafe { bpf_xdp_adjust_head(ctx.as_ptr().cast(), -(overhead as i32)) } != 0 {
         return unreachable();
@@ -179,7 +186,64 @@ pub fn forward(ctx: &XdpContext, params: &Params, worker: *const WorkerRow, mut 
         // SAFETY: as above.
         None => unsafe { wide::store(at + ETHERNET_BYTES, &header.emit()) },
     }
+    if is_routed {
+        return route(ctx, peer, header.flow);
+    }
     true
+}
+
+/// Whether there is so much room in front of the frame.
+#[inline(always)]
+fn has_headroom(ctx: &XdpContext, bytes: usize) -> bool {
+    // SAFETY: the context is valid; nobody uses a pointer into the frame from before.
+    if unsafe { bpf_xdp_adjust_head(ctx.as_ptr().cast(), -(bytes as i32)) } != 0 {
+        return false;
+    }
+    // SAFETY: as above.
+    unsafe { bpf_xdp_adjust_head(ctx.as_ptr().cast(), bytes as i32) == 0 }
+}
+
+/// Puts an interconnect frame into UDP.
+#[inline(always)]
+fn route(ctx: &XdpContext, peer: &PeerRow, flow: u16) -> bool {
+    // SAFETY: the context is valid; the frame's pointers are read again below.
+    if unsafe { bpf_xdp_adjust_head(ctx.as_ptr().cast(), -(ROUTE_BYTES as i32)) } != 0 {
+        // Not so: `has_headroom` has looked. The work is in the account, and what is in it and does not arrive is told by the next frame.
+        return false;
+    }
+    let (at, end) = (ctx.data(), ctx.data_end());
+    if at + ETHERNET_BYTES + ROUTE_BYTES > end {
+        return false;
+    }
+    let way = Route { address: peer.address, source: peer.source_address, port: peer.udp_port };
+    let (words, last) = way.words(end - at - ETHERNET_BYTES - ROUTE_BYTES, flow);
+    let mut ethernet = emit_ethernet(peer.mac, peer.source_mac);
+    [ethernet[12], ethernet[13]] = ETHERTYPE_IPV4.to_be_bytes();
+    // SAFETY: the bytes lie between the frame's start and end, checked above; [u8; N] has alignment 1.
+    unsafe { write(at as *mut [u8; ETHERNET_BYTES], ethernet) };
+    for (index, word) in words.into_iter().enumerate() {
+        // SAFETY: as above.
+        unsafe { wide::store(at + ETHERNET_BYTES + wide::WORD * index, &word.to_be_bytes()) };
+    }
+    // SAFETY: as above.
+    unsafe { write((at + ETHERNET_BYTES + wide::WORD * words.len()) as *mut [u8; 4], last.to_be_bytes()) };
+    true
+}
+
+/// Takes an interconnect frame out of UDP: it is then as if it had come over Ethernet. False when the frame is too short.
+#[inline(always)]
+pub fn take_out_of_udp(ctx: &XdpContext) -> bool {
+    let at = ctx.data();
+    if at + ETHERNET_BYTES + ROUTE_BYTES > ctx.data_end() {
+        return false;
+    }
+    // SAFETY: the bytes lie between the frame's start and end, checked above; [u8; N] has alignment 1.
+    let [a, b, c, d, e, f, g, h, i, j, k, l] = unsafe { *(at as *const [u8; 12]) };
+    let ethernet = emit_ethernet([a, b, c, d, e, f], [g, h, i, j, k, l]);
+    // SAFETY: as above.
+    unsafe { write((at + ROUTE_BYTES) as *mut [u8; ETHERNET_BYTES], ethernet) };
+    // SAFETY: the context is valid and no pointer into the frame is used afterwards.
+    unsafe { bpf_xdp_adjust_head(ctx.as_ptr().cast(), ROUTE_BYTES as i32) == 0 }
 }
 
 /// The load of this node as a frame to the node of `row` carries it.

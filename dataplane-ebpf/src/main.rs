@@ -41,6 +41,7 @@ use dataplane_common::wire::ip::ETHERNET_BYTES;
 use dataplane_common::wire::link::{
     Carried, ETHERTYPE_LINK, FLAG_DIRECT, FLAG_HELD, FLAG_UNDONE, Header, Kind, NO_FLOW, OVERHEAD_BYTES, Report,
 };
+use dataplane_common::wire::route::is_routed;
 use frame::XdpFrame;
 
 /// Frames from outside.
@@ -208,11 +209,18 @@ fn log_decision(ctx: &XdpContext, type_id: u16, ept_ns: u32, decision: &dataplan
 #[xdp]
 pub fn dp_link(ctx: XdpContext) -> u32 {
     count(Reason::SeenLink);
-    let frame = XdpFrame::of(&ctx);
-    if frame.u16(12) != Some(ETHERTYPE_LINK) {
-        return pass(Reason::PassLink);
-    }
     let params = params();
+    let frame = XdpFrame::of(&ctx);
+    let frame = if is_routed(&frame, params.link_port as u16) {
+        if !act::take_out_of_udp(&ctx) {
+            return drop_frame(Reason::DropLinkTruncated);
+        }
+        XdpFrame::of(&ctx)
+    } else if frame.u16(12) == Some(ETHERTYPE_LINK) {
+        frame
+    } else {
+        return pass(Reason::PassLink);
+    };
     let header = match Header::parse(&frame, ETHERNET_BYTES) {
         Ok(header) => header,
         Err(reason) => return drop_frame(reason),

@@ -1,10 +1,10 @@
 use std::cell::RefCell;
 
-use dataplane_common::wire::link::OVERHEAD_BYTES;
 use dataplane_common::load::{Here, LoadView, Row, Visit};
 use dataplane_common::maps::ORDER_NONE;
 use dataplane_common::plan::{HERE, NOWHERE, SLOTS, TABLES};
 use dataplane_common::policy::Why;
+use dataplane_common::wire::link::OVERHEAD_BYTES;
 use proptest::prelude::*;
 
 use super::*;

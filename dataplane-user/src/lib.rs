@@ -56,6 +56,7 @@ pub mod seal;
 pub mod status;
 #[expect(unsafe_code, reason = "system calls without a safe wrapper")]
 pub mod sys;
+pub mod transport;
 pub mod ways;
 pub mod worker;
 pub mod xdp;

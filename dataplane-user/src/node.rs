@@ -3,6 +3,7 @@
 mod cluster;
 
 use std::mem::offset_of;
+use std::net::SocketAddrV4;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,11 +32,13 @@ use crate::keys;
 use crate::maps::tables::{pair, set};
 use crate::maps::{ClaimedDir, PinDir, Tables};
 use crate::membership::{Membership, Profile, Refused};
-use crate::peers::Peers;
+use crate::peers::{Link, Peers};
 use crate::process::Checks;
-use crate::reporter::Reporter;
+use crate::reporter::{ReportSocket, Reporter};
 use crate::samples::{Exchange, FunctionSamples, Samples};
-use crate::sys::{NetDevice, PacketSocket};
+use crate::sys::{BulkSocket, NetDevice, PacketSocket};
+use crate::transport::{Socket, Taker, UdpPort};
+use crate::ways::LiveWays;
 use crate::worker::{Egress, InterfaceKind, Settings, Worker, monotonic_ns};
 use crate::xdp::{self, Mode, Object, PeerMaps, Sizes};
 use crate::xsk::{Umem, UmemConfig, Xsk, XskConfig, ZeroCopy};
@@ -137,10 +140,10 @@ impl Node {
     }
 
     fn run(&mut self, config: &Config, epoch: u32, functions: &[Builtin]) -> Result<()> {
-        let links = cluster::links(config, &self.interfaces);
+        let links = cluster::links(config, &self.interfaces)?;
         let mut peers = cluster::peers(config, links.clone(), self.object.peer_maps()?, Arc::clone(&self.tables))?;
         let present = peers.turn(monotonic_ns()).unwrap_or_default();
-        let socket = PacketSocket::open().context("cannot open a packet socket for reports (needs CAP_NET_RAW)")?;
+        let socket = self.report_socket(config, epoch, &links, peers.ways())?;
         let mut exchanges = Vec::new();
         let mut workers = Vec::new();
         for (index, cpu) in (0..).zip(&config.workers.cpus) {
@@ -156,7 +159,7 @@ impl Node {
                 retry: Duration::from_nanos(config.interconnect.retry_ns.into()),
                 egress: self.egress(config),
             };
-            let mut worker = self.open_worker(config, settings, functions, &exchange)?;
+            let mut worker = self.open_worker(config, settings, (functions, &exchange), (&links, peers.ways()))?;
             worker.follow_ways(peers.ways());
             workers.push((*cpu, worker));
             exchanges.push(exchange);
@@ -169,7 +172,10 @@ impl Node {
         }
         // Links first: when the first port is attached, results find their way home.
         for kind in [InterfaceKind::Link, InterfaceKind::Port] {
-            self.attach(kind)?;
+            // Links by kernel sockets are the kernel's.
+            if kind == InterfaceKind::Port || !uses_kernel(config) {
+                self.attach(kind)?;
+            }
         }
         let reporter = Reporter::new(
             Arc::clone(&self.tables),
@@ -196,6 +202,26 @@ impl Node {
         Ok(())
     }
 
+    /// How reports leave, and arrive where XDP does not take them.
+    fn report_socket(&self, config: &Config, epoch: u32, links: &[Link], ways: Arc<LiveWays>) -> Result<ReportSocket> {
+        if !uses_kernel(config) {
+            let socket = PacketSocket::open();
+            return Ok(ReportSocket::Packet(
+                socket.context("cannot open a packet socket for reports (needs CAP_NET_RAW)")?,
+            ));
+        }
+        let open = |link: &Link| {
+            let source = link.source?;
+            Some(
+                open_udp(SocketAddrV4::new(source, config.interconnect.port + 1), false)
+                    .map(|it| (link.device.index, it)),
+            )
+        };
+        let sockets = links.iter().filter_map(open).collect::<Result<Vec<_>>>()?;
+        let taker = Taker::new(Arc::clone(&self.tables), config.params(epoch), ways, 0, 0);
+        Ok(ReportSocket::Udp { sockets, taker })
+    }
+
     /// The way out of results that do not go home.
     fn egress(&self, config: &Config) -> Option<Egress> {
         let (interface, attached) =
@@ -208,10 +234,10 @@ impl Node {
         &mut self,
         config: &Config,
         settings: Settings,
-        functions: &[Builtin],
-        exchange: &Arc<Exchange>,
-    ) -> Result<Worker<Xsk>> {
-        let queue = settings.worker;
+        (functions, exchange): (&[Builtin], &Arc<Exchange>),
+        (links, ways): (&[Link], Arc<LiveWays>),
+    ) -> Result<Worker<Socket>> {
+        let (queue, params) = (settings.worker, settings.params);
         let umem = UmemConfig {
             frames: config.workers.frames,
             frame_size: config.workers.frame_size,
@@ -233,6 +259,15 @@ impl Node {
         }
         for index in 0..self.interfaces.len() {
             let interface = &self.interfaces[index];
+            let link = links.iter().find(|link| link.interface == index as u32);
+            if let Some(source) = link.and_then(|link| link.source).filter(|_| uses_kernel(config)) {
+                let slot = socket_slot(index as u32, queue);
+                let address = SocketAddrV4::new(source, config.interconnect.port);
+                let socket = open_udp(address, true)?;
+                let taker = Taker::new(Arc::clone(&self.tables), params, Arc::clone(&ways), queue, slot);
+                worker.add_socket(index as u32, interface.kind, Socket::Udp(UdpPort::new(socket, taker)));
+                continue;
+            }
             let xsk_config = XskConfig {
                 rx_size: ring,
                 tx_size: ring,
@@ -260,7 +295,7 @@ impl Node {
             let row = self.tables.queues.row(slot);
             set(row, offset_of!(QueueRow, ifindex), pair(interface.device.index, queue));
             set(row, offset_of!(QueueRow, worker), pair(queue, QUEUE_BOUND | zero_copy));
-            worker.add_socket(index as u32, interface.kind, xsk);
+            worker.add_socket(index as u32, interface.kind, Socket::Xsk(xsk));
         }
         Ok(worker)
     }
@@ -392,6 +427,19 @@ fn boot_epoch() -> u32 {
     if epoch as u16 == 0 { epoch + 1 } else { epoch }
 }
 
+/// Whether frames between nodes go by kernel sockets.
+fn uses_kernel(config: &Config) -> bool {
+    config.interconnect.transport == config::Transport::Udp
+}
+
+fn open_udp(address: SocketAddrV4, shared: bool) -> Result<BulkSocket> {
+    BulkSocket::bind(address, shared).with_context(|| {
+        format!(
+            "cannot open a UDP socket on {address}\n  why: another program has the port, or the address is gone\n  do:  ss -ulnp, and set [interconnect] port, on all nodes the same"
+        )
+    })
+}
+
 fn explain(
     error: &dyn std::error::Error,
     errno: Option<i32>,
@@ -488,7 +536,7 @@ fn write_meta(tables: &Tables, config: &Config, epoch: u32, sizes: &Sizes) {
 }
 
 fn spawn_worker(
-    mut worker: Worker<Xsk>,
+    mut worker: Worker<Socket>,
     cpu: u32,
     tables: &Arc<Tables>,
     stop: &Arc<AtomicBool>,

@@ -7,22 +7,23 @@
 
 use std::collections::BTreeMap;
 use std::mem::offset_of;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::Receiver;
 
 use dataplane_common::maps::{
-    ABI_VERSION, AUTH_OFF, LoadRow, PEER_DRAINING, PEER_MEMBER, PEER_PRESENT, PEER_UNREACHABLE, PEER_UNRESOLVED,
-    PeerRow, SignalsRow,
+    ABI_VERSION, AUTH_OFF, LoadRow, PEER_DRAINING, PEER_MEMBER, PEER_PRESENT, PEER_ROUTED, PEER_UNREACHABLE,
+    PEER_UNRESOLVED, PeerRow, SignalsRow,
 };
 use dataplane_common::reason::Reason;
+use dataplane_common::wire::route::{ROUTE_BYTES, Route};
 
-use crate::config::{Config, PeerEnd};
+use crate::config::{Config, Encapsulation, PeerEnd, Transport};
 use crate::maps::Tables;
 use crate::maps::tables::{pair, set};
 use crate::membership::{Event, Member, Refusal, Refusals, name_hash};
-use crate::neighbour::Neighbours;
+use crate::neighbour::{self, Neighbours};
 use crate::reporter::PeerAddress;
 use crate::seal::Sealer;
 use crate::sys::NetDevice;
@@ -43,6 +44,8 @@ pub struct Link {
     pub segment: String,
     /// Longest frame, Ethernet header included, bytes.
     pub max_frame: u16,
+    /// Our address, where frames travel in UDP.
+    pub source: Option<Ipv4Addr>,
 }
 
 /// Where the rows of peers are written.
@@ -76,7 +79,25 @@ struct Configured {
 struct Written {
     ifindex: u32,
     interface: u32,
+    /// Longest frame of the link, bytes.
+    max_frame: u16,
     row: PeerRow,
+}
+
+impl Written {
+    /// Where frames go that travel in UDP.
+    fn route(&self) -> Option<Route> {
+        let PeerRow { address, source_address: source, udp_port: port, .. } = self.row;
+        (self.row.flags & PEER_ROUTED != 0).then_some(Route { address, source, port })
+    }
+}
+
+/// A peer named by its address on a link whose frames do not travel in UDP.
+fn on_link(link: &Link, peer: &Configured) -> Option<(u32, IpAddr)> {
+    match peer.end {
+        PeerEnd::Address(address) if link.source.is_none() => Some((link.device.index, address)),
+        _ => None,
+    }
 }
 
 /// See the module.
@@ -89,6 +110,12 @@ pub struct Peers<R> {
     count_ns: u64,
     neighbours: Option<Neighbours>,
     functions: Vec<(u16, u32)>,
+    /// UDP port of peers.
+    port: u16,
+    /// The kernel finds the way: MAC addresses do not matter.
+    by_kernel: bool,
+    /// Next hop of peers whose frames travel in UDP.
+    hops: BTreeMap<u16, (u32, IpAddr)>,
     written: BTreeMap<u16, Written>,
     rows: R,
     tables: Arc<Tables>,
@@ -118,11 +145,7 @@ impl<R: PeerRows> Peers<R> {
             })
             .collect();
         if let Some(neighbours) = &mut neighbours {
-            let address = |peer: &Configured| match peer.end {
-                PeerEnd::Address(address) => Some((links[peer.link].device.index, address)),
-                PeerEnd::Mac(_) => None,
-            };
-            neighbours.follow(configured.iter().filter_map(address));
+            neighbours.follow(configured.iter().filter_map(|peer| on_link(&links[peer.link], peer)));
         }
         Self {
             configured,
@@ -133,6 +156,9 @@ impl<R: PeerRows> Peers<R> {
             count_ns: 0,
             neighbours,
             functions: functions(config),
+            port: config.interconnect.port,
+            by_kernel: config.interconnect.transport == Transport::Udp,
+            hops: BTreeMap::new(),
             written: BTreeMap::new(),
             rows,
             tables,
@@ -143,9 +169,10 @@ impl<R: PeerRows> Peers<R> {
         }
     }
 
-    /// True when some peer of `config` is named by its IP address.
+    /// True when some peer of `config` is named by its IP address, or members may be.
     pub fn need_neighbours(config: &Config) -> bool {
-        config.peers.iter().any(|peer| matches!(peer.end, PeerEnd::Address(_)))
+        let in_udp = config.links.iter().any(|link| link.encapsulation == Encapsulation::Udp);
+        in_udp || config.peers.iter().any(|peer| matches!(peer.end, PeerEnd::Address(_)))
     }
 
     /// Follows the members of a cluster from now on.
@@ -173,6 +200,7 @@ impl<R: PeerRows> Peers<R> {
         if !std::mem::take(&mut self.is_due) {
             return None;
         }
+        self.find_hops();
         self.write()
     }
 
@@ -278,7 +306,8 @@ impl<R: PeerRows> Peers<R> {
                 interface: written.interface,
                 mac: peer.mac,
                 source_mac: peer.source_mac,
-                max_frame: written.row.max_frame,
+                max_frame: written.max_frame,
+                route: written.route(),
             })
         };
         let ways = Ways::new(peers.iter().filter_map(way));
@@ -322,20 +351,70 @@ impl<R: PeerRows> Peers<R> {
             Some(peer) => Some((&self.links[peer.link], self.mac(peer))),
             None => member.and_then(|member| self.shared_link(member)).map(|(link, mac)| (link, Some(mac))),
         };
+        let way = way.map(|(link, mac)| (link, if link.source.is_some() { self.hop_mac(node) } else { mac }));
         let speaks_ours = member.is_none_or(|member| member.profile.abi == ABI_VERSION);
         let Some((link, mac)) = way.filter(|_| speaks_ours) else {
             let row = PeerRow { flags: flags | PEER_UNREACHABLE, ..PeerRow::default() };
-            return Written { ifindex: 0, interface: 0, row };
+            return Written { ifindex: 0, interface: 0, max_frame: 0, row };
         };
         flags |= if mac.is_some() { PEER_PRESENT } else { PEER_UNRESOLVED };
+        let address = self.address(node).filter(|_| link.source.is_some());
+        flags |= if address.is_some() { PEER_ROUTED } else { 0 };
         let row = PeerRow {
             mac: mac.unwrap_or_default(),
             flags,
             source_mac: link.device.mac,
-            max_frame: link.max_frame,
+            max_frame: link.max_frame - if address.is_some() { ROUTE_BYTES as u16 } else { 0 },
+            address: address.map(|it| it.octets()).unwrap_or_default(),
+            source_address: link.source.map(|it| it.octets()).unwrap_or_default(),
+            udp_port: if address.is_some() { self.port } else { 0 },
             ..PeerRow::default()
         };
-        Written { ifindex: link.device.index, interface: link.interface, row }
+        Written { ifindex: link.device.index, interface: link.interface, max_frame: link.max_frame, row }
+    }
+
+    /// The address that frames for `node` bear, if they travel in UDP.
+    fn address(&self, node: u16) -> Option<Ipv4Addr> {
+        let address = match self.configured(node) {
+            Some(Configured { end: PeerEnd::Address(address), .. }) => Some(*address),
+            Some(_) => None,
+            None => self.members.get(&node).and_then(|member| {
+                self.links.iter().find_map(|link| Some(member.profile.link(&link.segment)?.address))?
+            }),
+        };
+        match address? {
+            IpAddr::V4(address) => Some(address),
+            IpAddr::V6(_) => None,
+        }
+    }
+
+    /// Finds the next hops to peers whose frames travel in UDP, and follows them.
+    fn find_hops(&mut self) {
+        if self.by_kernel || self.links.iter().all(|link| link.source.is_none()) {
+            return;
+        }
+        let nodes: Vec<u16> =
+            self.configured.iter().map(|peer| peer.node).chain(self.members.keys().copied()).collect();
+        let hops: BTreeMap<_, _> =
+            nodes.into_iter().filter_map(|node| Some((node, hop_to(self.address(node)?)?))).collect();
+        if hops == self.hops {
+            return;
+        }
+        self.hops = hops;
+        let named = self.configured.iter().filter_map(|peer| on_link(&self.links[peer.link], peer));
+        let wanted: Vec<_> = named.chain(self.hops.values().copied()).collect();
+        if let Some(neighbours) = &mut self.neighbours {
+            neighbours.follow(wanted);
+        }
+    }
+
+    /// MAC address of the next hop to `node`.
+    fn hop_mac(&self, node: u16) -> Option<[u8; 6]> {
+        self.address(node)?;
+        if self.by_kernel {
+            return Some([0; 6]);
+        }
+        self.neighbours.as_ref()?.mac(*self.hops.get(&node)?)
     }
 
     fn mac(&self, peer: &Configured) -> Option<[u8; 6]> {
@@ -350,6 +429,12 @@ impl<R: PeerRows> Peers<R> {
     fn shared_link(&self, member: &Member) -> Option<(&Link, [u8; 6])> {
         self.links.iter().find_map(|link| Some((link, member.profile.link(&link.segment)?.mac)))
     }
+}
+
+/// The next hop on the way to an address, as the kernel would take it; `None` while there is no way.
+fn hop_to(address: Ipv4Addr) -> Option<(u32, IpAddr)> {
+    let route = neighbour::Route::to(address.into()).ok()?;
+    Some((route.ifindex, route.gateway.unwrap_or(address.into())))
 }
 
 /// The functions of a node, as its profile names them.

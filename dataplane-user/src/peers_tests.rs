@@ -56,7 +56,7 @@ max_nodes = 16
 fn link(name: &str, index: u32) -> Link {
     let mac = [2, 0, 0, 0, 1, index as u8];
     let device = NetDevice { name: name.to_owned(), index, mac, mtu: 1500 };
-    Link { device, interface: index - 10, segment: name.to_owned(), max_frame: 1514 }
+    Link { device, interface: index - 10, segment: name.to_owned(), max_frame: 1514, source: None }
 }
 
 fn member(node: u16, epoch: u32, segments: &[&str]) -> Member {

@@ -4,6 +4,7 @@
 //! reports in XDP (`dp_link`), so a report wakes nobody there.
 
 use std::mem::offset_of;
+use std::net::SocketAddrV4;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -15,13 +16,16 @@ use dataplane_common::load::{Here, Received, saturate};
 use dataplane_common::maps::{LOAD_SELF, LoadRow, WorkerRow};
 use dataplane_common::reason::Reason;
 use dataplane_common::report::{Moment, Plan, Schedule};
-use dataplane_common::wire::link::{Header, Kind, Report};
+use dataplane_common::seal::SEAL_BYTES;
+use dataplane_common::wire::ip::ETHERNET_BYTES;
+use dataplane_common::wire::link::{Header, Kind, OVERHEAD_BYTES, REPORT_BYTES, Report};
 use rustix::thread::ClockId;
 use rustix::time::Timespec;
 
 use crate::maps::Tables;
 use crate::maps::tables::{add_own, pair, set};
-use crate::sys::PacketSocket;
+use crate::sys::{BulkSocket, MOST, PacketSocket};
+use crate::transport::{Taker, datagram};
 use crate::ways::LiveWays;
 use crate::worker::monotonic_ns;
 
@@ -41,13 +45,60 @@ pub struct PeerAddress {
     pub source_mac: [u8; 6],
 }
 
+/// How reports leave, and arrive where XDP does not take them.
+#[derive(Debug)]
+pub enum ReportSocket {
+    /// As Ethernet frames; peers' reports are taken by XDP.
+    Packet(PacketSocket),
+    /// By UDP sockets of the kernel.
+    Udp {
+        /// One for each link, with the interface's index.
+        sockets: Vec<(u32, BulkSocket)>,
+        /// What takes the reports of peers.
+        taker: Taker,
+    },
+}
+
+impl ReportSocket {
+    /// Sends a frame out of interface `ifindex`; false when that cannot be done.
+    fn send(&self, ifindex: u32, frame: &[u8]) -> bool {
+        match self {
+            Self::Packet(socket) => socket.send(ifindex, frame).is_ok(),
+            Self::Udp { sockets, .. } => {
+                let socket = sockets.iter().find(|(index, _)| *index == ifindex);
+                let next = |(to, bytes): (SocketAddrV4, _)| (SocketAddrV4::new(*to.ip(), to.port() + 1), bytes);
+                socket.is_some_and(|(_, socket)| socket.send(datagram(frame).map(next).into_iter()) == 1)
+            }
+        }
+    }
+
+    /// Takes the reports that have come.
+    fn receive(&self) {
+        let Self::Udp { sockets, taker } = self else { return };
+        let mut frame = [[0; LONGEST_REPORT]; 8];
+        for (_, socket) in sockets {
+            let mut lengths = [0; MOST];
+            let buffers = frame.iter_mut().map(|frame| &mut frame[ETHERNET_BYTES..]);
+            let received = socket.receive(buffers, &mut lengths);
+            for (frame, length) in frame.iter_mut().zip(&lengths[..received]) {
+                let end = (ETHERNET_BYTES + length).min(frame.len());
+                // Whatever else comes here has no worker to go to, and is none of ours: reports end in the taker.
+                taker.take_report(&mut frame[..end]);
+            }
+        }
+    }
+}
+
+/// Longest report frame with a seal, bytes.
+const LONGEST_REPORT: usize = OVERHEAD_BYTES + SEAL_BYTES + REPORT_BYTES;
+
 /// Reports of one node.
 pub struct Reporter {
     tables: Arc<Tables>,
     peers: Vec<PeerAddress>,
     ways: Arc<LiveWays>,
     received: Vec<(Received, u32)>,
-    socket: PacketSocket,
+    socket: ReportSocket,
     node: u16,
     epoch: u32,
     workers: u32,
@@ -88,7 +139,7 @@ impl Reporter {
     pub fn new(
         tables: Arc<Tables>,
         (peers, ways): (Vec<PeerAddress>, Arc<LiveWays>),
-        socket: PacketSocket,
+        socket: ReportSocket,
         (node, epoch): (u16, u32),
         (workers, backlog_limit_ns): (u32, u32),
         plan: Plan,
@@ -130,6 +181,7 @@ impl Reporter {
                 slow_turn();
                 slow_at = now + 100_000_000;
             }
+            self.socket.receive();
             self.look(now, draining.load(Relaxed));
             if let Some(peers) = turn(now) {
                 self.received.resize(peers.len(), (Received::default(), 0));
@@ -166,7 +218,7 @@ impl Reporter {
         for index in 0..self.peers.len() {
             let peer = self.peers[index];
             let frame = self.frame(&peer, self.received[index], &snapshot, busy_milli, interval_us);
-            let sent = frame.is_some_and(|frame| self.socket.send(peer.ifindex, &frame).is_ok());
+            let sent = frame.is_some_and(|frame| self.socket.send(peer.ifindex, &frame));
             let reason = if sent { Reason::ReportSent } else { Reason::DropReportUnsent };
             // Worker 0 has the row, but no worker counts these.
             add_own(self.tables.count(0, reason), 1);
@@ -291,8 +343,6 @@ mod tests {
     use crate::maps::tables::tests::tables;
     use crate::ways::{Way, Ways};
     use dataplane_common::report::Mode;
-    use dataplane_common::wire::ip::ETHERNET_BYTES;
-    use dataplane_common::wire::link::OVERHEAD_BYTES;
 
     #[test]
     fn a_report_carries_load_positions_and_promise() {
@@ -321,9 +371,17 @@ mod tests {
             recovery_milli: 500,
         };
         set(tables.workers.row(0), offset_of!(WorkerRow, frames_in_use), pair(300, 1000));
-        let way = Way { node: 3, interface: 0, mac: peer.mac, source_mac: peer.source_mac, max_frame: 1_514 };
+        let way =
+            Way { node: 3, interface: 0, mac: peer.mac, source_mac: peer.source_mac, max_frame: 1_514, route: None };
         let ways = Arc::new(LiveWays::from_pointee(Ways::new([way])));
-        let mut reporter = Reporter::new(Arc::clone(&tables), (vec![peer], ways), socket, (1, 42), (2, 10_000), plan);
+        let mut reporter = Reporter::new(
+            Arc::clone(&tables),
+            (vec![peer], ways),
+            ReportSocket::Packet(socket),
+            (1, 42),
+            (2, 10_000),
+            plan,
+        );
 
         let snapshot = reporter.snapshot(10);
         let frame = reporter.frame(&peer, reporter.account_of(3), &snapshot, 500, 100).unwrap();

@@ -24,7 +24,7 @@ fn frames_are_sealed_with_the_key_that_the_tables_name() {
     let secrets = [Secret::new(3, [7; 32]), Secret::new(9, [8; 32])];
     let rows = keys::rows(&secrets, "here").unwrap();
     keys::write(&tables, &rows);
-    let way = Way { node: 2, interface: 0, mac: [2; 6], source_mac: [4; 6], max_frame: 1_514 };
+    let way = Way { node: 2, interface: 0, mac: [2; 6], source_mac: [4; 6], max_frame: 1_514, route: None };
     let send = |auth: u32, kind: Kind, body: &[u8]| {
         let ways = Ways::new([way]).sealed(Sealer::new(Arc::clone(&tables), auth));
         let front = ways.overhead(&way, kind);

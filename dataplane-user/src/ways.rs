@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Cache};
-use dataplane_common::wire::ip::ETHERNET_BYTES;
+use dataplane_common::wire::ip::{ETHERNET_BYTES, ETHERTYPE_IPV4};
 use dataplane_common::wire::link::{HEADER_BYTES, Header, Kind, OVERHEAD_BYTES, emit_ethernet};
+use dataplane_common::wire::route::{ROUTE_BYTES, Route};
 
 use crate::seal::Sealer;
 
@@ -21,20 +22,30 @@ pub struct Way {
     pub source_mac: [u8; 6],
     /// Longest frame of that interface, Ethernet header included, bytes.
     pub max_frame: u16,
+    /// Where frames go that travel in UDP; `mac` is then the next hop's.
+    pub route: Option<Route>,
 }
 
 impl Way {
     /// Bytes in front of a frame that goes this way without a seal.
     #[inline]
     const fn overhead(&self) -> usize {
-        OVERHEAD_BYTES
+        OVERHEAD_BYTES + if self.route.is_some() { ROUTE_BYTES } else { 0 }
     }
 
     /// Writes what goes in front of a frame into the first [`Way::overhead`] bytes of `frame`, which has as many at least.
     #[inline]
     fn address(&self, header: &Header, frame: &mut [u8]) {
-        frame[..ETHERNET_BYTES].copy_from_slice(&emit_ethernet(self.mac, self.source_mac));
-        frame[ETHERNET_BYTES..OVERHEAD_BYTES].copy_from_slice(&header.emit());
+        let ethernet = emit_ethernet(self.mac, self.source_mac);
+        frame[..ETHERNET_BYTES].copy_from_slice(&ethernet);
+        if let Some(route) = &self.route {
+            frame[12..ETHERNET_BYTES].copy_from_slice(&ETHERTYPE_IPV4.to_be_bytes());
+            let payload = frame.len() - ETHERNET_BYTES - ROUTE_BYTES;
+            let headers = route.emit(payload, header.flow);
+            frame[ETHERNET_BYTES..ETHERNET_BYTES + ROUTE_BYTES].copy_from_slice(&headers);
+        }
+        let end = self.overhead();
+        frame[end - HEADER_BYTES..end].copy_from_slice(&header.emit());
     }
 }
 
@@ -105,7 +116,7 @@ mod tests {
 
     #[test]
     fn ways_are_found_by_node() {
-        let way = |node| Way { node, interface: 1, mac: [2; 6], source_mac: [4; 6], max_frame: 1_514 };
+        let way = |node| Way { node, interface: 1, mac: [2; 6], source_mac: [4; 6], max_frame: 1_514, route: None };
         let ways = Ways::new([way(7), way(0)]);
         assert_eq!(ways.all(), [way(7), way(0)]);
         for node in 0..9 {

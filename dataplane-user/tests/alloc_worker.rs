@@ -307,7 +307,7 @@ const FORWARD: Interconnect = Interconnect {
     generation: 0,
 };
 
-const WAY: Way = Way { node: 1, interface: 1, mac: [2; 6], source_mac: [4; 6], max_frame: 1_514 };
+const WAY: Way = Way { node: 1, interface: 1, mac: [2; 6], source_mac: [4; 6], max_frame: 1_514, route: None };
 
 /// A worker whose sockets have packets until `closed` is set.
 fn worker(mode: Mode, tables: &Arc<Tables>, exchange: &Arc<Exchange>, closed: &Arc<AtomicBool>) -> Worker<Loop> {

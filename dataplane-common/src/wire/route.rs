@@ -36,54 +36,35 @@ impl Route {
     /// The headers in front of `payload` bytes; `flow` is any number that packets of one flow share.
     #[inline(always)]
     pub fn emit(&self, payload: usize, flow: u16) -> [u8; ROUTE_BYTES] {
-        let total = ((ROUTE_BYTES + payload) as u16).to_be_bytes();
-        let length = ((UDP_BYTES + payload) as u16).to_be_bytes();
-        let [s0, s1, s2, s3] = self.source;
-        let [d0, d1, d2, d3] = self.address;
-        let from = (FIRST_PORT | flow & !FIRST_PORT).to_be_bytes();
-        let to = self.port.to_be_bytes();
-        let pair = |high: u8, low: u8| u16::from_be_bytes([high, low]) as u32;
-        let sum = pair(0x45, 0)
-            + pair(total[0], total[1])
-            + pair(0x40, 0)
-            + pair(TTL, PROTOCOL_UDP)
-            + pair(s0, s1)
-            + pair(s2, s3)
-            + pair(d0, d1)
-            + pair(d2, d3);
-        let sum = fold_checksum(sum).to_be_bytes();
-        [
-            // Version and header length, no priority; no fragments (flags 0x4000), no identification.
-            0x45,
-            0,
-            total[0],
-            total[1],
-            0,
-            0,
-            0x40,
-            0,
-            TTL,
-            PROTOCOL_UDP,
-            sum[0],
-            sum[1],
-            s0,
-            s1,
-            s2,
-            s3,
-            d0,
-            d1,
-            d2,
-            d3,
-            // Without checksum: what matters is sealed, or checked where it is used.
-            from[0],
-            from[1],
-            to[0],
-            to[1],
-            length[0],
-            length[1],
-            0,
-            0,
-        ]
+        let (words, last) = self.words(payload, flow);
+        let mut bytes = [0; ROUTE_BYTES];
+        let (front, back) = bytes.as_chunks_mut::<8>();
+        for (at, word) in front.iter_mut().zip(words) {
+            *at = word.to_be_bytes();
+        }
+        back.copy_from_slice(&last.to_be_bytes());
+        bytes
+    }
+
+    /// The same as words, as they are before they become big endian: XDP programs have no room for so many bytes.
+    #[inline(always)]
+    pub fn words(&self, payload: usize, flow: u16) -> ([u64; 3], u32) {
+        // Version 4 and header length 5, no priority; no identification, and the flag "do not fragment".
+        const FIRST: u64 = 0x4500;
+        const FLAGS: u64 = 0x4000;
+        let (total, length) = ((ROUTE_BYTES + payload) as u16, (UDP_BYTES + payload) as u16);
+        let (source, address) = (u32::from_be_bytes(self.source), u32::from_be_bytes(self.address));
+        let hop = (TTL as u32) << 8 | PROTOCOL_UDP as u32;
+        let halves = |word: u32| (word >> 16) + (word & 0xffff);
+        let sum = FIRST as u32 + total as u32 + FLAGS as u32 + hop + halves(source) + halves(address);
+        let from = FIRST_PORT | flow & !FIRST_PORT;
+        let words = [
+            FIRST << 48 | (total as u64) << 32 | FLAGS,
+            (hop as u64) << 48 | (fold_checksum(sum) as u64) << 32 | source as u64,
+            (address as u64) << 32 | (from as u64) << 16 | self.port as u64,
+        ];
+        // The datagram has no checksum: what matters is sealed, or checked where it is used.
+        (words, (length as u32) << 16)
     }
 }
 

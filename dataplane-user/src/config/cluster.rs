@@ -12,6 +12,31 @@ pub struct Link {
     pub interface: Interface,
     /// What it is connected to: members reach each other over links on one segment.
     pub segment: String,
+    /// What frames travel in.
+    pub encapsulation: Encapsulation,
+}
+
+/// What interconnect frames travel in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Encapsulation {
+    /// Ethernet: both ends are on one segment.
+    #[default]
+    Ethernet,
+    /// UDP over IPv4: there may be routers between the ends.
+    Udp,
+}
+
+impl Encapsulation {
+    /// Every encapsulation with its name in the file.
+    pub const NAMES: [(&'static str, Self); 2] = [("ethernet", Self::Ethernet), ("udp", Self::Udp)];
+
+    /// Name in the file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ethernet => "ethernet",
+            Self::Udp => "udp",
+        }
+    }
 }
 
 impl Link {

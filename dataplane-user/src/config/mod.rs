@@ -41,9 +41,9 @@ use dataplane_common::maps::{
 };
 use dataplane_common::policy::PolicyKind;
 use dataplane_common::tuning::Tuning;
-use dataplane_common::wire::anep;
+use dataplane_common::wire::{anep, link};
 
-pub use cluster::{Link, Membership, Peer, PeerEnd};
+pub use cluster::{Encapsulation, Link, Membership, Peer, PeerEnd};
 pub use dataplane_common::report::Mode as ReportMode;
 pub use error::{ConfigErrors, Place, Problem};
 pub use settings::{KnownSetting, settings};
@@ -267,6 +267,8 @@ impl Default for Forwarding {
 pub struct Interconnect {
     /// Who decides and sends.
     pub transport: Transport,
+    /// UDP port of links with [`Encapsulation::Udp`]; reports go to the next one.
+    pub port: u16,
     /// How long a packet of a lossless function waits for its result beyond what is predicted, ns.
     pub retry_ns: u32,
     /// File of the cluster's keys ([`crate::keys`]); `None` = frames prove nothing.
@@ -281,6 +283,7 @@ impl Default for Interconnect {
     fn default() -> Self {
         Self {
             transport: Transport::Xdp,
+            port: link::UDP_PORT,
             retry_ns: 20_000_000,
             key_file: None,
             auth: Auth::Off,
@@ -334,17 +337,20 @@ pub enum Transport {
     Xdp,
     /// Workers decide, and send over AF_XDP out of their packet memory.
     Xsk,
+    /// Workers decide, and send and receive by UDP sockets of the kernel.
+    Udp,
 }
 
 impl Transport {
     /// Every transport with its name in the file.
-    pub const NAMES: [(&'static str, Self); 2] = [("xdp", Self::Xdp), ("xsk", Self::Xsk)];
+    pub const NAMES: [(&'static str, Self); 3] = [("xdp", Self::Xdp), ("xsk", Self::Xsk), ("udp", Self::Udp)];
 
     /// Name in the file.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Xdp => "xdp",
             Self::Xsk => "xsk",
+            Self::Udp => "udp",
         }
     }
 }
@@ -579,6 +585,7 @@ impl Config {
             piggyback: self.reports.piggyback.into(),
             backlog_limit_ns: self.workers.backlog_limit_ns,
             auth: self.interconnect.auth_id(),
+            link_port: self.interconnect.port.into(),
             tuning: self.policy.tuning,
             ..Params::DEFAULT
         }

@@ -21,8 +21,8 @@ use super::schema::{
 use super::units::show_duration;
 use super::value::{self, UP_TO_A_SECOND};
 use super::{
-    Active, Auth, Config, Egress, Forwarding, Interconnect, Interface, KnownFunction, Mode, Node, PeerEnd, ReportMode,
-    Reports, Transport, Workers, ZeroCopy,
+    Active, Auth, Config, Egress, Encapsulation, Forwarding, Interconnect, Interface, KnownFunction, Mode, Node,
+    PeerEnd, ReportMode, Reports, Transport, Workers, ZeroCopy,
 };
 use walk::{Claims, Section};
 
@@ -46,6 +46,7 @@ pub(super) fn config(text: &str, functions: &[KnownFunction]) -> Result<Config, 
             "write the address of this peer's end of the link",
         ),
         segments: Vec::new(),
+        ends: Vec::new(),
         links: Vec::new(),
         links_are_complete: true,
         peers_are_complete: true,
@@ -61,6 +62,8 @@ struct KnownLink {
     name: String,
     span: Range<usize>,
     used: bool,
+    /// What frames travel in.
+    encapsulation: Encapsulation,
     /// What it is on, and where that is written; `None` after a mistake.
     segment: Option<(String, Range<usize>)>,
 }
@@ -73,6 +76,8 @@ struct Reader<'t> {
     ids: Claims<u16>,
     interfaces: Claims<String>,
     addresses: Claims<(String, PeerEnd)>,
+    /// Links of peers, their ends, and where these are written.
+    ends: Vec<(String, PeerEnd, Range<usize>)>,
     /// Segments of the links, with the link that has it.
     segments: Vec<(String, String)>,
     links: Vec<KnownLink>,
@@ -108,9 +113,11 @@ impl<'t> Reader<'t> {
         let workers = self.table(&WORKERS, Self::workers);
         let mut policy = self.table(&POLICY, Self::policy);
         policy.tuning.discipline = self.discipline;
+        let interconnect = self.table(&INTERCONNECT, Self::interconnect);
+        self.check_encapsulation(interconnect.transport);
         let config = Config {
             forwarding: self.table(&FORWARDING, Self::forwarding),
-            interconnect: self.table(&INTERCONNECT, Self::interconnect),
+            interconnect,
             egress: self.egress(&ports)?,
             reports: self.table(&REPORTS, Self::reports),
             active: self.table(&ACTIVE, Self::active),
@@ -245,6 +252,7 @@ impl<'t> Reader<'t> {
     fn interconnect(&mut self, section: &Section<'_>) -> Interconnect {
         let default = Interconnect::default();
         let transport = value::word(Transport::NAMES.to_vec(), "transport");
+        let port = value::number(1..=u16::MAX - 1, "a UDP port has 16 bits, 0 is none, and reports go to the next one");
         let retry =
             value::duration(1_000_000..=1_000_000_000, "a packet that waits for its result keeps its packet memory");
         let key_file = self.field(section, "key_file", value::path);
@@ -262,6 +270,7 @@ impl<'t> Reader<'t> {
         let default_auth = if key_file.is_some() { Auth::Header } else { Auth::Off };
         Interconnect {
             transport: self.field(section, "transport", transport).or(default.transport),
+            port: self.field(section, "port", port).or(default.port),
             retry_ns: self.field(section, "retry", retry).or(default.retry_ns),
             auth: auth.or(default_auth),
             cluster: self.field(section, "cluster", value::name("\"dataplane\"")).or(default.cluster),

@@ -42,7 +42,7 @@ impl Schema {
 
 pub(super) const NODE: Schema = Schema::one("node", &["name", "id"]);
 pub(super) const PORT: Schema = Schema::list("port", &["interface", "mode", "zero_copy"]);
-pub(super) const LINK: Schema = Schema::list("link", &["interface", "mode", "zero_copy", "segment"]);
+pub(super) const LINK: Schema = Schema::list("link", &["interface", "mode", "zero_copy", "segment", "encapsulation"]);
 pub(super) const PEER: Schema = Schema::list("peer", &["name", "id", "link", "mac", "address"]);
 pub(super) const MEMBERSHIP: Schema =
     Schema::one("membership", &["bind", "join", "key_file", "auth", "cluster", "max_nodes"]);
@@ -53,7 +53,7 @@ pub(super) const WORKERS: Schema = Schema::one(
 pub(super) const POLICY: Schema = Schema { settings: true, ..Schema::one("policy", &["name", "margin", "thesis"]) };
 pub(super) const FORWARDING: Schema = Schema::one("forwarding", &["send", "receive", "wire", "bandwidth", "measure"]);
 pub(super) const INTERCONNECT: Schema =
-    Schema::one("interconnect", &["transport", "retry", "key_file", "auth", "cluster"]);
+    Schema::one("interconnect", &["transport", "port", "retry", "key_file", "auth", "cluster"]);
 pub(super) const EGRESS: Schema = Schema::one("egress", &["interface", "next_hop"]);
 pub(super) const REPORTS: Schema =
     Schema::one("reports", &["mode", "interval", "idle_interval", "finish_share", "min_gap", "piggyback"]);

@@ -92,6 +92,7 @@ fn a_minimal_file_gets_every_default() {
             },
             interconnect: Interconnect {
                 transport: Transport::Xdp,
+                port: 49_322,
                 retry_ns: 20_000_000,
                 key_file: None,
                 auth: Auth::Off,
@@ -250,7 +251,10 @@ fn a_full_file_is_read_key_by_key() {
         piggyback: false,
     };
     assert_eq!(config.reports, reports);
-    assert_eq!(config.interconnect, Interconnect { transport: Transport::Xsk, retry_ns: 3_000_000, ..Interconnect::default() });
+    assert_eq!(
+        config.interconnect,
+        Interconnect { transport: Transport::Xsk, retry_ns: 3_000_000, ..Interconnect::default() }
+    );
     assert_eq!(config.egress.next_hop, Some([2, 0, 0, 0, 0, 0xfe]));
     assert_eq!(config.active, Active { udp_port: 9000, verify_udp_checksum: false });
     assert_eq!(

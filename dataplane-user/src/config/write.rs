@@ -19,6 +19,7 @@ pub(super) fn toml(config: &Config) -> String {
     for link in &config.links {
         file.interface("[[link]]", &link.interface);
         file.text("segment", &link.segment);
+        file.text("encapsulation", link.encapsulation.name());
     }
     for peer in &config.peers {
         file.section("[[peer]]");
@@ -56,6 +57,7 @@ pub(super) fn toml(config: &Config) -> String {
     file.set("measure", config.forwarding.measure);
     file.section("[interconnect]");
     file.text("transport", config.interconnect.transport.name());
+    file.set("port", config.interconnect.port);
     file.duration("retry", config.interconnect.retry_ns);
     if let Some(key_file) = &config.interconnect.key_file {
         file.text("key_file", &key_file.to_string_lossy());

@@ -1,6 +1,7 @@
 //! What a node brings to its cluster: links, peers, membership.
 
 use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
@@ -8,27 +9,52 @@ use anyhow::{Context, Result};
 use dataplane_common::maps::ABI_VERSION;
 
 use super::{Attached, max_frame};
-use crate::config::{self, Config};
+use crate::config::{self, Config, Encapsulation};
 use crate::maps::Tables;
 use crate::membership::{Event, Key, LinkEnd, Membership, Profile, Settings};
 use crate::neighbour::{self, Neighbours};
 use crate::peers::{Link, Peers, functions};
+use crate::sys::NetDevice;
 use crate::worker::InterfaceKind;
 use crate::xdp::PeerMaps;
 
 /// The links of a node, in the order of its configuration.
-pub(super) fn links(config: &Config, interfaces: &[Attached]) -> Vec<Link> {
+///
+/// # Errors
+/// Frames shall travel in UDP on a link without an IPv4 address.
+pub(super) fn links(config: &Config, interfaces: &[Attached]) -> Result<Vec<Link>> {
     let attached = |link: &config::Link| {
         let is_it = |at: &Attached| at.kind == InterfaceKind::Link && at.device.name == link.interface.name;
         let (interface, attached) = (0..).zip(interfaces).find(|(_, attached)| is_it(attached))?;
-        Some(Link {
+        let source = match link.encapsulation {
+            Encapsulation::Ethernet => Ok(None),
+            Encapsulation::Udp => source_of(&attached.device).map(Some),
+        };
+        Some(source.map(|source| Link {
+            source,
             device: attached.device.clone(),
             interface,
             segment: link.segment.clone(),
             max_frame: max_frame(&attached.device),
-        })
+        }))
     };
     config.links.iter().filter_map(attached).collect()
+}
+
+/// The first IPv4 address of an interface.
+fn source_of(device: &NetDevice) -> Result<Ipv4Addr> {
+    let name = &device.name;
+    let addresses =
+        neighbour::addresses(device.index).with_context(|| format!("cannot read the addresses of {name}"))?;
+    let v4 = addresses.iter().find_map(|address| match address {
+        IpAddr::V4(address) => Some(*address),
+        IpAddr::V6(_) => None,
+    });
+    v4.with_context(|| {
+        format!(
+            "the link {name} has no IPv4 address\n  why: its frames travel in UDP, which needs one\n  do:  ip address add ADDRESS/PREFIX dev {name}, or encapsulation = \"ethernet\""
+        )
+    })
 }
 
 /// The peers, of which nothing is written yet.

@@ -20,7 +20,7 @@ const LONG_NS: u32 = 50_000;
 
 fn way(node: u16) -> Way {
     let mac = [2, 0, 0, 0, 0, node as u8];
-    Way { node, interface: LINK as u32, mac, source_mac: LINK_MAC, max_frame: 1_514 }
+    Way { node, interface: LINK as u32, mac, source_mac: LINK_MAC, max_frame: 1_514, route: None }
 }
 
 fn rig(discipline: u32) -> Rig {

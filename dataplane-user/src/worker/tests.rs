@@ -134,7 +134,7 @@ struct Charged {
 /// The way to a node: all are reached alike.
 fn way(node: u16) -> Way {
     let [source_mac, mac] = FORWARD.mac;
-    Way { node, interface: LINK as u32, mac, source_mac, max_frame: 1_514 }
+    Way { node, interface: LINK as u32, mac, source_mac, max_frame: 1_514, route: None }
 }
 
 impl Rig {

@@ -212,6 +212,17 @@ impl Batch {
         Ok(())
     }
 
+    /// Adds a frame at the end, or gives it back to its UMEM when there is no room; true when that was so.
+    pub fn push_or_release(&mut self, umem: &mut Umem, frame: Frame) -> bool {
+        match self.push(frame) {
+            Ok(()) => false,
+            Err(full) => {
+                umem.release(full.0);
+                true
+            }
+        }
+    }
+
     /// Takes the frame that has been in it longest.
     #[inline]
     pub fn pop(&mut self) -> Option<Frame> {

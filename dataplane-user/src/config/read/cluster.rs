@@ -1,13 +1,13 @@
 //! What links, peers and `[membership]` mean.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use dataplane_common::maps::MAX_NODES;
 
 use super::super::error::Complaint;
 use super::super::nearest::did_you_mean;
 use super::super::value;
-use super::super::{Link, Membership, Node, Peer, PeerEnd};
+use super::super::{Encapsulation, Link, Membership, Node, Peer, PeerEnd, Transport};
 use super::walk::{Field, Section};
 use super::{KnownLink, Reader};
 
@@ -18,6 +18,8 @@ impl Reader<'_> {
     pub(super) fn link(&mut self, section: &Section<'_>) -> Option<Link> {
         let interface = self.interface(section);
         let segment = self.field(section, "segment", value::shared_name);
+        let encapsulation = self.field(section, "encapsulation", value::word(Encapsulation::NAMES.to_vec(), "choice"));
+        let encapsulation = encapsulation.or(Encapsulation::default());
         let is_bad = segment.is_bad();
         let span = segment.good().map_or_else(|| section.header.clone(), |(_, span)| span);
         let segment = segment.or(Link::DEFAULT_SEGMENT.to_owned());
@@ -27,13 +29,14 @@ impl Reader<'_> {
                     name: link.name.clone(),
                     span: value.span(),
                     used: false,
+                    encapsulation,
                     segment: (!is_bad).then(|| (segment.clone(), span)),
                 };
                 self.links.push(known);
             }
             _ => self.links_are_complete = false,
         }
-        if is_bad { None } else { Some(Link { interface: interface?, segment }) }
+        if is_bad { None } else { Some(Link { interface: interface?, segment, encapsulation }) }
     }
 
     /// With membership, no two links of a node are on one segment.
@@ -61,6 +64,7 @@ impl Reader<'_> {
         let end = self.peer_end(section);
         if let (Some(link), Some((end, span))) = (&link, end.good()) {
             let claim = (link.clone(), *end);
+            self.ends.push((link.clone(), *end, span.clone()));
             self.addresses.claim(claim, &format!("this address on {link}"), section, &span, &mut self.problems);
         }
         Some(Peer { name: name?, id: id?, link: link?, end: end.value()? })
@@ -81,6 +85,31 @@ impl Reader<'_> {
             self.problems.add_of_whole(&mac.span(), Complaint::new(what, why, "remove one of the two"));
         }
         self.field(section, "mac", |found| value::mac(found).map(PeerEnd::Mac))
+    }
+
+    /// Frames in UDP need addresses, and kernel sockets need frames in UDP.
+    pub(super) fn check_encapsulation(&mut self, transport: Transport) {
+        for link in &self.links {
+            if transport == Transport::Udp && link.encapsulation != Encapsulation::Udp {
+                let complaint = Complaint::new(
+                    format!("the link {} does not carry UDP, as transport = \"udp\" needs", link.name),
+                    "a kernel socket sends and receives UDP",
+                    "write encapsulation = \"udp\" in the [[link]] and the address of each [[peer]] there, or another transport",
+                );
+                self.problems.add_of_whole(&link.span, complaint);
+            }
+        }
+        for (link, end, span) in &self.ends {
+            let in_udp = self.links.iter().any(|it| it.name == *link && it.encapsulation == Encapsulation::Udp);
+            if in_udp && !matches!(end, PeerEnd::Address(IpAddr::V4(_))) {
+                let complaint = Complaint::new(
+                    format!("the peer needs an IPv4 address, because frames on {link} travel in UDP"),
+                    "routers between the two look at addresses",
+                    "write address = \"198.18.1.2\", the peer's on its end of the link, instead of a mac",
+                );
+                self.problems.add_of_whole(span, complaint);
+            }
+        }
     }
 
     /// The link that a peer names, noted as used, if there is one.

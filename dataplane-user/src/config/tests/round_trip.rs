@@ -76,9 +76,11 @@ fn any_config() -> impl Strategy<Value = Config> {
         prop::sample::select(vec![(Returns::Ingress, false), (Returns::Ingress, true), (Returns::Direct, false)]);
     let function = (function, returns);
     let functions = prop::collection::btree_map(0..KNOWN.len(), function, 1..=KNOWN.len());
-    let transport = prop::sample::select(Transport::NAMES.to_vec());
+    // Kernel sockets need links that carry UDP.
+    let transport = prop::sample::select(Transport::NAMES[..2].to_vec());
     let auth = (prop::sample::select(Auth::NAMES.to_vec()), any::<bool>());
-    let way = (transport, 1_000_000..=1_000_000_000u32, 0..8usize, prop::option::of(any::<[u8; 5]>()), auth);
+    let way =
+        (transport, 1_000_000..=1_000_000_000u32, 0..8usize, prop::option::of(any::<[u8; 5]>()), 1..u16::MAX, auth);
     let peers = prop::collection::btree_map(1..4096u16, 0..8usize, 0..20);
     (
         prop::collection::vec(interface, 1..=8),
@@ -114,7 +116,11 @@ fn any_config() -> impl Strategy<Value = Config> {
                     node: Node { name: "self-0".to_owned(), id: 0 },
                     ports: (0..interfaces.len()).map(|n| interface("p", n)).collect(),
                     links: (0..8)
-                        .map(|n| Link { interface: interface("l", n), segment: format!("s{n}") })
+                        .map(|n| Link {
+                            interface: interface("l", n),
+                            segment: format!("s{n}"),
+                            encapsulation: Encapsulation::Ethernet,
+                        })
                         .filter(|link| peers.iter().any(|peer| peer.link == link.interface.name))
                         .collect(),
                     peers,
@@ -130,9 +136,10 @@ fn any_config() -> impl Strategy<Value = Config> {
                     },
                     interconnect: Interconnect {
                         transport: way.0.1,
+                        port: way.4,
                         retry_ns: way.1,
-                        auth: if way.4.1 { way.4.0.1 } else { Auth::Off },
-                        key_file: way.4.1.then(|| "/etc/k\"\\".into()),
+                        auth: if way.5.1 { way.5.0.1 } else { Auth::Off },
+                        key_file: way.5.1.then(|| "/etc/k\"\\".into()),
                         cluster: format!("c\"{}", way.2),
                     },
                     egress: Egress {
