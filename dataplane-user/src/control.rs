@@ -289,6 +289,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_known_of_a_peer_stays_when_others_come_and_go() {
+        let tables = Arc::new(tables(5, 1, 1, 1));
+        let mut board = control(&tables, "local").board;
+        board.busy_micro = vec![1_000, 2_000, 3_000];
+        board.set_peers(vec![3, 4]);
+        assert_eq!(
+            (board.peers.as_slice(), board.busy_micro.as_slice()),
+            ([3, 4].as_slice(), [1_000, 3_000, 0].as_slice())
+        );
+        board.set_peers(Vec::new());
+        assert_eq!((board.members(), board.busy_micro.len()), (1, 1));
+    }
+
+    #[test]
     fn the_board_reads_and_writes_the_tables() {
         let tables = Arc::new(tables(4, 1, 1, 1));
         let mut board = control(&tables, "local").board;

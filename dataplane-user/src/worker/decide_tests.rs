@@ -116,6 +116,23 @@ fn a_packet_stays_when_the_function_the_peer_or_the_frame_says_so() {
 }
 
 #[test]
+fn ways_are_taken_while_the_worker_runs() {
+    let mut rig = rig(ORDER_NONE, FUNCTION_WORKER, |_| {});
+    let live = Arc::new(LiveWays::default());
+    rig.worker.follow_ways(Arc::clone(&live));
+    for (number, ways, away) in [(0, vec![], 0), (2, vec![way(NEAR)], 1), (4, vec![], 0)] {
+        live.store(Arc::new(Ways::new(ways)));
+        for number in number..number + 2 {
+            arrives(&mut rig, number);
+        }
+        while rig.worker.step() > 0 {}
+        assert_eq!(rig.take(LINK).len(), away, "from packet {number}");
+        assert_eq!(rig.take(PORT).len(), 2 - away, "from packet {number}");
+    }
+    rig.finish();
+}
+
+#[test]
 fn credit_is_used_up_to_its_last_nanosecond() {
     let mut rig = rig(ORDER_NONE, FUNCTION_WORKER, |_| {});
     set(rig.tables.load.row(NEAR.into()), offset_of!(LoadRow, limit_ns), pair(LONG_NS, 1));
