@@ -89,7 +89,7 @@ impl Net {
             while let Some((to, datagram)) = engine.next_datagram() {
                 assert!(datagram.len() <= MAX_DATAGRAM_BYTES);
                 self.seen.push((*from, to, datagram.clone()));
-                if self.loss == 0 || self.seen.len() % self.loss != 0 {
+                if self.loss == 0 || !self.seen.len().is_multiple_of(self.loss) {
                     self.flying.push_back((self.now_ns + LATENCY_NS, *from, to, datagram));
                 }
             }
