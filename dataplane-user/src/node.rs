@@ -1,6 +1,7 @@
 //! A running node: configuration in, XDP attached, workers and reporter running; and the way back.
 
 mod cluster;
+mod publisher;
 
 use std::mem::offset_of;
 use std::net::SocketAddrV4;
@@ -16,12 +17,13 @@ use anyhow::{Context, Result, bail};
 use aya::programs::links::FdLink;
 use dataplane_common::maps::{
     FunctionRow, INTERFACE_LINK, INTERFACE_PORT, InterfaceRow, MetaRow, QUEUE_BOUND, QUEUE_ZERO_COPY, QueueRow,
-    WorkerRow, function_slot, socket_slot,
+    WorkerRow, socket_slot,
 };
 use dataplane_common::reason::Reason;
 use dataplane_common::report;
 use dataplane_common::wire::ip::ETHERNET_BYTES;
 
+use self::publisher::Publisher;
 use crate::advice;
 use crate::config::{self, Config};
 use crate::control::Control;
@@ -605,47 +607,4 @@ fn spawn_reporter(
 
 fn empty_samples(functions: usize) -> Result<Samples> {
     (0..functions).map(|_| FunctionSamples::new().context("BUG: histogram bounds")).collect()
-}
-
-/// Gathers the workers' measurements and shows their quantiles in the function rows.
-struct Publisher {
-    tables: Arc<Tables>,
-    exchanges: Vec<Arc<Exchange>>,
-    /// All measurements so far, by worker.
-    totals: Vec<Samples>,
-    spare: Vec<Option<Samples>>,
-}
-
-impl Publisher {
-    fn new(tables: Arc<Tables>, exchanges: Vec<Arc<Exchange>>, functions: usize) -> Result<Self> {
-        let sets = |_| empty_samples(functions);
-        let totals = (0..exchanges.len()).map(sets).collect::<Result<Vec<_>>>()?;
-        let spare = (0..exchanges.len()).map(sets).map(|set| set.map(Some)).collect::<Result<Vec<_>>>()?;
-        Ok(Self { tables, exchanges, totals, spare })
-    }
-
-    fn publish(&mut self) {
-        for (worker, exchange) in self.exchanges.iter().enumerate() {
-            if let Some(mut used) = exchange.collect() {
-                for (index, samples) in used.iter_mut().enumerate() {
-                    let total = &mut self.totals[worker][index];
-                    total.add(samples);
-                    samples.clear();
-                    show(&self.tables, function_slot(index as u32, worker as u32), total);
-                }
-                self.spare[worker] = Some(used);
-            }
-            if let Some(empty) = self.spare[worker].take() {
-                self.spare[worker] = exchange.lay_out(empty);
-            }
-        }
-    }
-}
-
-fn show(tables: &Tables, slot: u32, samples: &FunctionSamples) {
-    let service = |quantile| u32::try_from(samples.service_ns.value_at_quantile(quantile)).unwrap_or(u32::MAX);
-    let error = |quantile| u32::try_from(samples.error_milli.value_at_quantile(quantile)).unwrap_or(u32::MAX);
-    let row = tables.functions.row(slot);
-    set(row, offset_of!(FunctionRow, service_p50_ns), pair(service(0.5), service(0.99)));
-    set(row, offset_of!(FunctionRow, error_p50_milli), pair(error(0.5), error(0.99)));
 }

@@ -87,3 +87,14 @@ impl Membership {
     /// Rows of the tables unless the file has another number.
     pub const DEFAULT_MAX_NODES: u16 = 64;
 }
+
+/// What is wrong with `name` as a node's name, which is also a directory's; `None` when nothing is.
+pub fn node_name_problem(name: &str) -> Option<String> {
+    let letter = |c: char| c.is_ascii_lowercase();
+    match name.chars().find(|c| !letter(*c) && !c.is_ascii_digit() && *c != '-') {
+        Some(c) => Some(format!("holds {c:?}")),
+        None if !name.starts_with(letter) => Some("does not begin with a letter".to_owned()),
+        None if name.len() > 32 => Some(format!("has {} characters", name.len())),
+        None => None,
+    }
+}

@@ -43,7 +43,7 @@ use dataplane_common::policy::PolicyKind;
 use dataplane_common::tuning::Tuning;
 use dataplane_common::wire::{anep, link};
 
-pub use cluster::{Encapsulation, Link, Membership, Peer, PeerEnd};
+pub use cluster::{Encapsulation, Link, Membership, Peer, PeerEnd, node_name_problem};
 pub use dataplane_common::report::Mode as ReportMode;
 pub use error::{ConfigErrors, Place, Problem};
 pub use settings::{KnownSetting, settings};
@@ -523,17 +523,6 @@ impl Order {
     /// The order of this number.
     pub fn from_id(id: u32) -> Option<Self> {
         Self::NAMES.iter().map(|(_, order)| *order).find(|order| order.id() == id)
-    }
-}
-
-/// What is wrong with `name` as a node's name, which is also a directory's; `None` when nothing is.
-pub fn node_name_problem(name: &str) -> Option<String> {
-    let letter = |c: char| c.is_ascii_lowercase();
-    match name.chars().find(|c| !letter(*c) && !c.is_ascii_digit() && *c != '-') {
-        Some(c) => Some(format!("holds {c:?}")),
-        None if !name.starts_with(letter) => Some("does not begin with a letter".to_owned()),
-        None if name.len() > 32 => Some(format!("has {} characters", name.len())),
-        None => None,
     }
 }
 
