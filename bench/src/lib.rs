@@ -9,6 +9,7 @@
 //! | [`traffic`] | schedules, the generator, the account of one run |
 //! | [`search`] | search for throughput: MLRsearch's logic over any device |
 //! | [`sim`] | the cluster simulated, with the decision code of the product |
+//! | [`chaos`] | a box in a cable that drops, corrupts, duplicates, reorders and delays frames |
 //! | [`demo`] | each policy in turn on the same traffic: table, JSON, plot |
 //! | [`generate`] | generators of load behind one trait: kernel pktgen, XDP live frames, AF_XDP |
 //! | [`object`] | the XDP programs of the benchmarks |
@@ -26,6 +27,7 @@
 #![forbid(unsafe_code)]
 
 pub mod autogroup;
+pub mod chaos;
 pub mod command;
 pub mod cpu;
 pub mod demo;

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use aya::maps::{Array, DevMap, PerCpuArray, XskMap};
+use aya::maps::{Array, DevMap, Map, PerCpuArray, XskMap};
 use aya::programs::links::FdLink;
 use aya::programs::{TestRun as _, TestRunAttrs, TestRunOptions, Xdp, XdpMode};
 use aya::{Ebpf, EbpfLoader};
@@ -78,6 +78,22 @@ impl BenchObject {
             program.load().with_context(|| format!("program {name} was refused"))?;
         }
         Ok(program)
+    }
+
+    /// Takes a map out of the object, to be used beside it.
+    ///
+    /// # Errors
+    /// There is none of this name, or it has been taken.
+    pub(crate) fn take_map(&mut self, name: &str) -> Result<Map> {
+        self.ebpf.take_map(name).with_context(|| format!("the object has no map {name}"))
+    }
+
+    /// A map of the object.
+    ///
+    /// # Errors
+    /// There is none of this name, or it has been taken.
+    pub(crate) fn map_mut(&mut self, name: &str) -> Result<&mut Map> {
+        self.ebpf.map_mut(name).with_context(|| format!("the object has no map {name}"))
     }
 
     /// Where the plain redirect sends to. Call it in the interface's namespace.

@@ -25,6 +25,7 @@
 
 pub mod bands;
 pub mod bench;
+pub mod chaos;
 pub mod classify;
 pub mod decay;
 pub mod estimate;

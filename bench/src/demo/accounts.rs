@@ -50,7 +50,7 @@ pub struct Packets {
     pub forwards_lost: i64,
     /// Results that did not reach the node of arrival.
     pub results_lost: i64,
-    /// sent − received − all of the above: packets that nobody can name. Must be zero.
+    /// sent − received, copies included − all of the above: packets that nobody can name. Must be zero.
     pub unaccounted: i64,
 }
 
@@ -75,7 +75,7 @@ impl Packets {
         packets.results_lost = difference(grown(Reason::SentHome), results_ended);
         let named = packets.dropped.values().sum::<u64>() + packets.ring_dropped;
         packets.unaccounted =
-            difference(counts.sent, counts.received + named) - packets.forwards_lost - packets.results_lost;
+            difference(counts.sent, counts.received + counts.duplicated + named) - packets.forwards_lost - packets.results_lost;
         Ok(packets)
     }
 

@@ -32,7 +32,7 @@ pub use self::table::describe;
 use crate::command::line;
 use crate::environment::Environment;
 use crate::interrupt::Interrupt;
-use crate::topology::{self, BPFFS, Cluster, Host, Purpose, Shape};
+use crate::topology::{self, BPFFS, Cluster, Host};
 use crate::traffic::Event;
 
 /// Runs the demonstration: builds a cluster, runs the policies, prints the table, writes JSON and plot, removes the cluster.
@@ -51,7 +51,7 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<()> {
         progress.say(&format!("removed {cluster}, left by a run that was killed"));
     }
     progress.say(&announcement(&setup, &environment));
-    let mut cluster = Cluster::build(Shape::new(Purpose::Demo, setup.nodes))?;
+    let mut cluster = Cluster::build(setup.shape())?;
     let runs = run_rounds(&mut cluster, &setup, interrupt, &progress)?;
     progress.clear();
     let outcome = Outcome::new(environment, setup, &runs);

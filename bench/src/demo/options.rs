@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::pattern::Pattern;
 use super::setup::{Compute, Discipline, Order};
+use crate::chaos::Chaos;
 use crate::topology::MAX_NODES;
 
 /// Options of `demo`.
@@ -58,6 +59,10 @@ pub struct Options {
     /// Time between two load reports, µs [default: 2000; with two nodes 500].
     #[arg(long)]
     pub report_interval: Option<u64>,
+    /// Put a box into every link that does this to its frames, for example drop=5%,duplicate=1%,reorder=1%,corrupt=0.1%,
+    /// delay=1%:2ms,kinds=forward+result,seed=7. Each frame meets one fate at most.
+    #[arg(long, value_name = "WHAT", conflicts_with_all = ["sweep", "keep"])]
+    pub chaos: Option<Chaos>,
     /// Sweep the share of high computations from 0 to 100 %, at the same load, instead of playing one workload.
     #[arg(long, conflicts_with_all = ["workload", "keep"])]
     pub sweep: bool,
@@ -87,6 +92,7 @@ impl Default for Options {
             load: None,
             share: None,
             report_interval: None,
+            chaos: None,
             sweep: false,
             out: PathBuf::from("target/demo"),
             keep: false,

@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::accounts::{Interconnect, Packets};
 use super::round::Round;
 use super::setup::{Order, Setup};
+use crate::chaos::{Chaos, Share, Tally};
 use crate::command;
 use crate::cpu::CpuShares;
 use crate::environment::Environment;
@@ -77,6 +78,8 @@ pub struct PolicyOutcome {
     pub packets: Packets,
     /// What the nodes sent each other.
     pub interconnect: Interconnect,
+    /// What happened to it on the links, in both directions of all of them; `None` without boxes in them.
+    pub cables: Option<Tally>,
     /// Error of the generator's timer, ns; part of the latency.
     pub send_lag: Summary,
     /// By kind of packet.
@@ -191,9 +194,10 @@ impl Outcome {
             ledgers: Vec::new(),
             problems: Vec::new(),
         };
+        let chaos = outcome.setup.chaos.unwrap_or_default();
         for (policy, rounds) in runs {
             let result = PolicyOutcome::new(&outcome.setup, rounds);
-            outcome.problems.extend(problems(policy, outcome.setup.order, &result));
+            outcome.problems.extend(problems(policy, outcome.setup.order, &chaos, &result));
             for round in rounds {
                 if !round.interconnect.agrees_with_kernel() {
                     let account = &round.interconnect;
@@ -241,6 +245,9 @@ impl PolicyOutcome {
             outcome.counts.add(&round.report.counts);
             outcome.packets.add(&round.packets);
             outcome.interconnect.add(&round.interconnect);
+            if setup.chaos.is_some() {
+                outcome.cables.get_or_insert_default().add(&round.cables);
+            }
             for (sum, busy) in outcome.busy.iter_mut().zip(&round.busy) {
                 *sum += busy / rounds.len() as f64;
             }
@@ -307,23 +314,26 @@ fn kinds(setup: &Setup, rounds: &[Round]) -> BTreeMap<String, KindOutcome> {
 }
 
 /// What must not be: each of these means that something was lost, broken or miscounted.
-fn problems(policy: &str, order: Order, outcome: &PolicyOutcome) -> Vec<String> {
+/// What cannot be, and is. What the boxes in the links were told to do is no problem: a copy of a forward comes back twice, and
+/// a changed byte of an interconnect header can mean anything.
+fn problems(policy: &str, order: Order, chaos: &Chaos, outcome: &PolicyOutcome) -> Vec<String> {
     let counts = &outcome.counts;
+    let (copies, changes) = (chaos.duplicate > Share::NONE, chaos.corrupt > Share::NONE);
     // A node that gives an earlier result up says so.
     let disordered = match order {
         Order::Flow => counts.reordered.saturating_sub(outcome.out_of_order_noted),
         Order::None => 0,
     };
     let checks = [
-        (disordered, "packets came back out of order and no node knows why"),
-        (outcome.unaccounted.unsigned_abs(), "packets unaccounted for"),
-        (counts.duplicated, "packets came back twice"),
-        (counts.misdelivered, "packets came out of the wrong port"),
-        (counts.corrupt, "packets came back with a wrong checksum"),
-        (counts.results_wrong, "results were wrong"),
+        (changes, disordered, "packets came back out of order and no node knows why"),
+        (changes, outcome.unaccounted.unsigned_abs(), "packets unaccounted for"),
+        (copies || changes, counts.duplicated, "packets came back twice"),
+        (changes, counts.misdelivered, "packets came out of the wrong port"),
+        (changes, counts.corrupt, "packets came back with a wrong checksum"),
+        (changes, counts.results_wrong, "results were wrong"),
     ];
-    let wrong = checks.into_iter().filter(|(count, _)| *count > 0);
-    wrong.map(|(count, what)| format!("{policy}: {count} {what}")).collect()
+    let wrong = checks.into_iter().filter(|(is_meant, count, _)| !is_meant && *count > 0);
+    wrong.map(|(_, count, what)| format!("{policy}: {count} {what}")).collect()
 }
 
 fn share(part: u64, whole: u64) -> f64 {
@@ -393,13 +403,23 @@ mod tests {
 
     #[test]
     fn whatever_is_wrong_is_named() {
-        assert!(problems("ept", Order::Flow, &PolicyOutcome::default()).is_empty());
+        assert!(problems("ept", Order::Flow, &Chaos::NONE, &PolicyOutcome::default()).is_empty());
         let counts = Counts { corrupt: 2, ..Counts::default() };
         let broken = PolicyOutcome { unaccounted: -3, counts, ..PolicyOutcome::default() };
         assert_eq!(
-            problems("ept", Order::Flow, &broken),
+            problems("ept", Order::Flow, &Chaos::NONE, &broken),
             ["ept: 3 packets unaccounted for", "ept: 2 packets came back with a wrong checksum"]
         );
+    }
+
+    #[test]
+    fn what_the_boxes_were_told_to_do_is_no_problem() {
+        let counts = Counts { duplicated: 4, corrupt: 2, ..Counts::default() };
+        let outcome = PolicyOutcome { counts, unaccounted: 1, ..PolicyOutcome::default() };
+        let said = |chaos: &Chaos| problems("ept", Order::Flow, chaos, &outcome).len();
+        assert_eq!(said(&Chaos::NONE), 3);
+        assert_eq!(said(&Chaos { duplicate: Share::percent(1), ..Chaos::NONE }), 2);
+        assert_eq!(said(&Chaos { corrupt: Share::percent(1), ..Chaos::NONE }), 0);
     }
 
     #[test]
@@ -407,9 +427,9 @@ mod tests {
         let counts = Counts { reordered: 5, ..Counts::default() };
         let outcome =
             |out_of_order_noted| PolicyOutcome { counts: counts.clone(), out_of_order_noted, ..Default::default() };
-        assert!(problems("ept", Order::None, &outcome(0)).is_empty());
-        assert!(problems("ept", Order::Flow, &outcome(5)).is_empty());
-        let said = problems("ept", Order::Flow, &outcome(2));
+        assert!(problems("ept", Order::None, &Chaos::NONE, &outcome(0)).is_empty());
+        assert!(problems("ept", Order::Flow, &Chaos::NONE, &outcome(5)).is_empty());
+        let said = problems("ept", Order::Flow, &Chaos::NONE, &outcome(2));
         assert_eq!(said, ["ept: 3 packets came back out of order and no node knows why"]);
     }
 }

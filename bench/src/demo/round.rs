@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result};
 
 use super::accounts::{Interconnect, Packets, Snapshot};
 use super::setup::Setup;
+use crate::chaos::{Chaos, Tally};
 use crate::cpu::{CpuShares, CpuTimes};
 use crate::interrupt::{Interrupt, Interrupted};
 use crate::topology::Cluster;
@@ -31,6 +32,8 @@ pub struct Round {
     pub busy: Vec<f64>,
     /// Who used the CPUs meanwhile.
     pub cpu: CpuShares,
+    /// What happened to frames on the links; zeros without boxes in them.
+    pub cables: Tally,
     /// The cluster at rest, after the run.
     pub end: Snapshot,
 }
@@ -79,19 +82,25 @@ pub fn run(
 }
 
 fn measure(
-    cluster: &Cluster,
+    cluster: &mut Cluster,
     setup: &Setup,
     round: u32,
     interrupt: &Interrupt,
     on_progress: impl FnMut(&Event),
 ) -> Result<Round> {
     let before = Snapshot::take(cluster)?;
+    let cables_before = cluster.tally_all()?;
+    if let Some(chaos) = &setup.chaos {
+        cluster.impair_all(chaos)?;
+    }
     let plan = generator_plan(cluster, setup, round)?;
     let program = std::env::current_exe().context("cannot find out where this program lies")?;
     let cpu_before = CpuTimes::take(&cluster.pids())?;
     let report = session::run(cluster, Path::new(&program), &plan, interrupt, on_progress)?;
     let cpu = cpu_before.shares_until(&CpuTimes::take(&cluster.pids())?, report.cpu_ns);
     let end = at_rest(cluster, interrupt)?;
+    cluster.impair_all(&Chaos::NONE)?;
+    let cables = cluster.tally_all()?.since(&cables_before);
     let busy = before
         .statuses
         .iter()
@@ -103,6 +112,7 @@ fn measure(
         interconnect: Interconnect::new(setup.frame_bytes, &before, &end),
         busy: busy.collect(),
         cpu,
+        cables,
         report,
         end,
     })

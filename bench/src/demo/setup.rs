@@ -13,9 +13,10 @@ use serde::Serialize;
 
 use super::options::Options;
 use super::pattern::Pattern;
+use crate::chaos::Chaos;
 use crate::environment::Environment;
 use crate::packet::PROBE_BYTES;
-use crate::topology::{NodeSettings, Scheduling};
+use crate::topology::{NodeSettings, Purpose, Scheduling, Shape};
 use crate::traffic::{Kind, Workload};
 
 /// What computes the heavy packets.
@@ -127,6 +128,8 @@ pub struct Setup {
     pub scheduling: Scheduling,
     /// Time between two load reports under load, µs.
     pub report_interval_us: u64,
+    /// What happens to frames on the links; `None`: nothing, and there is no box in them.
+    pub chaos: Option<Chaos>,
     /// Bytes of every frame.
     pub frame_bytes: usize,
     /// Kinds of packets.
@@ -189,6 +192,7 @@ impl Setup {
             scheduling: Scheduling::RealTime,
             // With one other node an estimate that is not drained between reports soon outweighs what it knows.
             report_interval_us: options.report_interval.unwrap_or(if nodes == 2 { 500 } else { 2000 }),
+            chaos: options.chaos,
             frame_bytes: FRAME_BYTES,
             mix,
             arrival_shares,
@@ -253,6 +257,12 @@ impl Setup {
             extra: self.order.sections(),
             ..NodeSettings::new(policy, self.cpus[usize::from(node) - 1])
         }
+    }
+
+    /// The cluster to run in.
+    pub fn shape(&self) -> Shape {
+        let shape = Shape::new(Purpose::Demo, self.nodes);
+        if self.chaos.is_some() { shape.with_cables() } else { shape }
     }
 
     /// Names of the kinds whose computation is emulated.
@@ -408,6 +418,17 @@ mod tests {
         let setup = setup("--seconds 6 --rounds 3 --seed 10", 2).unwrap();
         assert_eq!(setup.workload(2).unwrap().measured, Duration::from_secs(2));
         assert_eq!(setup.workload(2).unwrap().seed, 12);
+    }
+
+    #[test]
+    fn chaos_puts_a_box_into_every_link() {
+        assert!(setup("", 2).unwrap().shape().cables.is_empty());
+        let setup = setup("--chaos drop=5%,delay=1%:2ms", 2).unwrap();
+        assert_eq!(setup.shape().cables, [(1, 2), (1, 3), (2, 3)]);
+        assert_eq!(setup.chaos.unwrap().to_string(), "drop=5%,delay=1%:2ms,kinds=other+forward+result+report+pull,seed=1");
+        for line in ["--chaos drop=5", "--chaos drop=5% --keep", "--chaos drop=5% --sweep"] {
+            assert!(Line::try_parse_from(format!("demo {line}").split_whitespace()).is_err(), "{line}");
+        }
     }
 
     #[test]

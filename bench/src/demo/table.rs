@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::outcome::{Outcome, PolicyOutcome};
 use super::setup::Order;
+use crate::chaos::Tally;
 use crate::cpu::CpuShares;
 use crate::traffic::{Distribution, Report};
 
@@ -97,6 +98,7 @@ fn notes(outcome: &Outcome) -> Vec<String> {
         format_ns(setup.report_interval_us as f64 * 1e3)
     ));
     notes.push(order_note(outcome));
+    notes.extend(cable_note(outcome));
     notes.extend(timer_note(outcome));
     notes.push(cpu_note(outcome));
     let (balanced, all) = (outcome.ledgers.iter().filter(|entry| entry.ledger.balances).count(), outcome.ledgers.len());
@@ -107,6 +109,27 @@ fn notes(outcome: &Outcome) -> Vec<String> {
             .into(),
     );
     notes
+}
+
+/// What happened to frames on the links, all policies together.
+fn cable_note(outcome: &Outcome) -> Option<String> {
+    let chaos = outcome.setup.chaos?;
+    let mut sum = Tally::default();
+    for tally in outcome.in_order().filter_map(|(_, policy)| policy.cables) {
+        sum.add(&tally);
+    }
+    let total = sum.total();
+    Some(format!(
+        "links ({chaos}): {} frames, {} dropped, {} corrupted, {} sent twice, {} reordered, {} delayed; against the boxes' will \
+         {} were lost",
+        total.seen,
+        total.dropped,
+        total.corrupted,
+        total.duplicated,
+        total.reordered,
+        total.delayed,
+        sum.lost + sum.unsent
+    ))
 }
 
 /// What was done about order.

@@ -37,6 +37,7 @@ pub use self::plan::{
     format_duration, format_mac, pins,
 };
 pub use self::process::NodeProcess;
+use crate::chaos::{self, Cable, Chaos, Direction, Place, Tally};
 use crate::command;
 use crate::interrupt::Interrupt;
 use crate::status::Status;
@@ -68,6 +69,8 @@ pub struct Cluster {
     /// Configurations and logs.
     directory: PathBuf,
     nodes: BTreeMap<u16, NodeProcess>,
+    /// By link, the lower node first.
+    cables: BTreeMap<(u16, u16), Cable>,
     kept: bool,
 }
 
@@ -82,8 +85,10 @@ impl Cluster {
         fs::create_dir_all(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
         let bpffs = PathBuf::from(BPFFS);
         // From here on a failure drops the cluster, which removes what there is of it.
-        let cluster = Self { plan, program: program()?, bpffs, directory, nodes: BTreeMap::new(), kept: false };
+        let (nodes, cables) = (BTreeMap::new(), BTreeMap::new());
+        let mut cluster = Self { plan, program: program()?, bpffs, directory, nodes, cables, kept: false };
         cluster.make().context("cannot build the cluster of namespaces (are you root?)")?;
+        cluster.lay_cables()?;
         Ok(cluster)
     }
 
@@ -99,6 +104,59 @@ impl Cluster {
             }
         }
         Ok(())
+    }
+
+    fn lay_cables(&mut self) -> Result<()> {
+        for (number, (node, peer)) in (0..).zip(self.plan.shape().cables.clone()) {
+            let place = Place {
+                namespace: chaos::namespace(&self.plan.name(Host::Box)),
+                interfaces: [self.plan.cable_end(node, peer).interface, self.plan.cable_end(peer, node).interface],
+                queues: self.plan.shape().queues.into(),
+                number,
+            };
+            self.cables.insert((node, peer), Cable::open(&place)?);
+        }
+        Ok(())
+    }
+
+    /// Says what shall happen from now on to frames of the named kinds that `node` sends to `peer`.
+    ///
+    /// # Errors
+    /// There is no cable in that link; or as [`Cable::apply_to`].
+    pub fn impair(&mut self, node: u16, peer: u16, chaos: &Chaos) -> Result<()> {
+        let (link, direction) = link_and_direction(node, peer);
+        self.cables.get_mut(&link).with_context(|| no_cable(link))?.apply_to(direction, chaos)
+    }
+
+    /// Says the same for both directions of every link that has a cable.
+    ///
+    /// # Errors
+    /// As [`Cable::apply_to`].
+    pub fn impair_all(&mut self, chaos: &Chaos) -> Result<()> {
+        self.cables.values_mut().try_for_each(|cable| cable.apply(chaos))
+    }
+
+    /// What has happened on the cable to the frames that `node` sent to `peer`, once none is held there.
+    ///
+    /// # Errors
+    /// There is no cable in that link; or as [`Cable::settled`].
+    pub fn tally(&self, node: u16, peer: u16, interrupt: &Interrupt) -> Result<Tally> {
+        let (link, direction) = link_and_direction(node, peer);
+        self.cables.get(&link).with_context(|| no_cable(link))?.settled(direction, interrupt)
+    }
+
+    /// What has happened on all cables up to now; frames may be held, and more may come.
+    ///
+    /// # Errors
+    /// As [`Cable::tally`].
+    pub fn tally_all(&self) -> Result<Tally> {
+        let mut sum = Tally::default();
+        for cable in self.cables.values() {
+            for direction in Direction::ALL {
+                sum.add(&cable.tally(direction)?);
+            }
+        }
+        Ok(sum)
     }
 
     /// Names, addresses and configurations.
@@ -299,6 +357,8 @@ impl Cluster {
 
     fn remove(&mut self) -> Result<()> {
         let stopped = self.stop_all();
+        // Their threads are inside the namespace.
+        self.cables.clear();
         let found = find()?.into_iter().find(|found| found.run == self.plan.run());
         // Without a namespace there are still the files.
         let found = found.unwrap_or_else(|| Found { run: self.plan.run().to_owned(), ..Found::default() });
@@ -333,6 +393,15 @@ fn program() -> Result<PathBuf> {
         tried.push(path.display().to_string());
     }
     bail!("no `dataplane` program at {} (build it, or set {PROGRAM_VARIABLE})", tried.join(" or "))
+}
+
+/// The link between two nodes, and the direction of its cable from the first to the second.
+fn link_and_direction(node: u16, peer: u16) -> ((u16, u16), Direction) {
+    if node < peer { ((node, peer), Direction::Forth) } else { ((peer, node), Direction::Back) }
+}
+
+fn no_cable((node, peer): (u16, u16)) -> String {
+    format!("there is no cable between node {node} and node {peer}")
 }
 
 fn parse_counters(text: &str) -> Result<InterfaceCounters> {

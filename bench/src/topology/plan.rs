@@ -72,12 +72,20 @@ pub struct Shape {
     pub queues: u16,
     /// MTU of the ports. The links' is larger by what the interconnect puts in front.
     pub port_mtu: u16,
+    /// Links with a [`Cable`](crate::chaos::Cable) in them, each as its two nodes, the lower id first.
+    pub cables: Vec<(u16, u16)>,
 }
 
 impl Shape {
     /// `nodes` nodes with one worker each and the usual MTU.
     pub fn new(purpose: Purpose, nodes: u16) -> Self {
-        Self { purpose, nodes, queues: 1, port_mtu: 1500 }
+        Self { purpose, nodes, queues: 1, port_mtu: 1500, cables: Vec::new() }
+    }
+
+    /// The same with a cable in every link.
+    pub fn with_cables(self) -> Self {
+        let pairs = (1..=self.nodes).flat_map(|node| (node + 1..=self.nodes).map(move |peer| (node, peer)));
+        Self { cables: pairs.collect(), ..self }
     }
 
     /// MTU of the links: a forwarded frame carries the original's Ethernet header as payload.
@@ -93,6 +101,8 @@ pub enum Host {
     Generator,
     /// A node, by its id (from 1).
     Node(u16),
+    /// The middle of all links that have a cable in them.
+    Box,
 }
 
 /// A node's way to the outside: a veth pair from the node to the generator.
@@ -226,6 +236,11 @@ impl Plan {
     pub fn new(shape: Shape) -> Result<Self> {
         ensure!((2..=MAX_NODES).contains(&shape.nodes), "{} nodes: a cluster has 2 to {MAX_NODES}", shape.nodes);
         ensure!(shape.queues > 0, "an interface has at least one queue");
+        for (at, (node, peer)) in shape.cables.iter().enumerate() {
+            let is_link = 1 <= *node && node < peer && *peer <= shape.nodes;
+            ensure!(is_link, "a cable from node {node} to node {peer}: there is no such link");
+            ensure!(!shape.cables[..at].contains(&(*node, *peer)), "two cables from node {node} to node {peer}");
+        }
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
         let run = format!("{}{}-{serial}", shape.purpose.prefix(), process::id());
         Ok(Self { shape, run })
@@ -248,7 +263,8 @@ impl Plan {
 
     /// Every namespace.
     pub fn hosts(&self) -> impl Iterator<Item = Host> + use<> {
-        std::iter::once(Host::Generator).chain(self.nodes().map(Host::Node))
+        let cables = (!self.shape.cables.is_empty()).then_some(Host::Box);
+        std::iter::once(Host::Generator).chain(self.nodes().map(Host::Node)).chain(cables)
     }
 
     /// Name of a namespace; a node's name is the same, because pins are not kept apart by namespaces.
@@ -256,6 +272,7 @@ impl Plan {
         match host {
             Host::Generator => format!("{}-gen", self.run),
             Host::Node(node) => format!("{}-n{node}", self.run),
+            Host::Box => format!("{}-box", self.run),
         }
     }
 
@@ -280,6 +297,11 @@ impl Plan {
         LinkEnd { interface: format!("to-n{peer}"), mac: [2, 0, 0, 1, node as u8, peer as u8] }
     }
 
+    /// The end in the box of the half of a cable that `node` is at; the other half ends at `peer`.
+    pub fn cable_end(&self, node: u16, peer: u16) -> LinkEnd {
+        LinkEnd { interface: format!("c{node}-{peer}"), mac: [2, 0, 0, 2, node as u8, peer as u8] }
+    }
+
     /// The other nodes.
     pub fn peers(&self, node: u16) -> impl Iterator<Item = u16> + use<> {
         self.nodes().filter(move |peer| *peer != node)
@@ -292,6 +314,12 @@ impl Plan {
             Host::Node(node) => {
                 let links = self.peers(node).map(|peer| self.link(node, peer).interface);
                 std::iter::once(PORT_INTERFACE.to_owned()).chain(links).collect()
+            }
+            Host::Box => {
+                let ends = |(node, peer): &(u16, u16)| {
+                    [self.cable_end(*node, *peer).interface, self.cable_end(*peer, *node).interface]
+                };
+                self.shape.cables.iter().flat_map(ends).collect()
             }
         }
     }
@@ -317,7 +345,15 @@ impl Plan {
                 let (there, back) = (self.link(node, peer), self.link(peer, node));
                 let near = self.end(&there.interface, &name, there.mac, self.shape.link_mtu());
                 let far = self.end(&back.interface, &self.name(Host::Node(peer)), back.mac, self.shape.link_mtu());
-                add(format!("link add {near} type veth peer {far}"));
+                if !self.shape.cables.contains(&(node, peer)) {
+                    add(format!("link add {near} type veth peer {far}"));
+                    continue;
+                }
+                let middle = [self.cable_end(node, peer), self.cable_end(peer, node)].map(|end| {
+                    self.end(&end.interface, &self.name(Host::Box), end.mac, self.shape.link_mtu())
+                });
+                add(format!("link add {near} type veth peer {}", middle[0]));
+                add(format!("link add {far} type veth peer {}", middle[1]));
             }
         }
         text
@@ -341,6 +377,7 @@ impl Plan {
         let ports = match host {
             Host::Generator => self.nodes().collect(),
             Host::Node(node) => vec![node],
+            Host::Box => Vec::new(),
         };
         for port in ports.into_iter().map(|node| self.port(node)) {
             let (interface, own, other, own6, other6, mac) = match host {
@@ -352,7 +389,8 @@ impl Plan {
                     port.node_ipv6,
                     port.node_mac,
                 ),
-                Host::Node(_) => (
+                // The box has no ports.
+                Host::Node(_) | Host::Box => (
                     PORT_INTERFACE,
                     port.node_ipv4,
                     port.generator_ipv4,
@@ -496,6 +534,19 @@ mod tests {
         // 3 ports and 3 links.
         assert_eq!(plan.creation().matches("type veth").count(), 6);
         assert_eq!(plan.creation().matches("netns add").count(), 4);
+    }
+
+    #[test]
+    fn a_cable_makes_two_pairs_of_one() {
+        let plan = Plan::new(Shape::new(Purpose::Test, 3).with_cables()).unwrap();
+        assert_eq!(plan.shape().cables, [(1, 2), (1, 3), (2, 3)]);
+        // 3 ports and 3 links of two halves.
+        assert_eq!(plan.creation().matches("type veth").count(), 9);
+        assert_eq!(plan.hosts().last(), Some(Host::Box));
+        assert_eq!(plan.interfaces(Host::Box), ["c1-2", "c2-1", "c1-3", "c3-1", "c2-3", "c3-2"]);
+        for cables in [vec![(2, 1)], vec![(1, 1)], vec![(1, 4)], vec![(0, 1)], vec![(1, 2), (1, 2)]] {
+            assert!(Plan::new(Shape { cables, ..Shape::new(Purpose::Test, 3) }).is_err());
+        }
     }
 
     #[test]

@@ -1,9 +1,13 @@
-//! XDP programs of the benchmarks: a generator, receivers that count, and the plain programs the dataplane is compared with.
+//! XDP programs of the benchmarks: a generator, receivers that count, the plain programs the dataplane is compared with, and the
+//! cable box that impairs links.
 //!
 //! An object of its own, so that nothing of it is loaded where the dataplane runs. `dataplane-bench` loads it by the names
 //! below; numbers that both sides must agree on are in `dataplane_common::bench`.
 #![no_std]
 #![no_main]
+
+#[path = "../chaos.rs"]
+mod chaos;
 
 use core::ffi::{c_long, c_void};
 use core::mem::swap;
@@ -53,7 +57,7 @@ fn count(counter: Counter) {
 
 /// The `N` bytes at `offset`.
 #[inline(always)]
-fn bytes<const N: usize>(ctx: &XdpContext, offset: usize) -> Option<*mut [u8; N]> {
+pub(crate) fn bytes<const N: usize>(ctx: &XdpContext, offset: usize) -> Option<*mut [u8; N]> {
     let at = ctx.data() + offset;
     if at + N > ctx.data_end() {
         return None;
