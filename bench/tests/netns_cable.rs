@@ -131,7 +131,8 @@ fn an_unimpaired_cable_changes_nothing_in_either_direction() {
         return;
     }
     let mut link = Link::new();
-    for (from, kind) in [(0, FrameKind::Forward), (1, FrameKind::Result), (0, FrameKind::Report), (1, FrameKind::Other)] {
+    for (from, kind) in [(0, FrameKind::Forward), (1, FrameKind::Result), (0, FrameKind::Report), (1, FrameKind::Other)]
+    {
         let (arrivals, _) = link.pass(from, kind);
         for (number, arrival) in (0..FRAMES).zip(&arrivals) {
             assert_eq!(arrival.bytes, Link::frame(kind, number));

@@ -114,8 +114,7 @@ impl Fate {
     /// All but [`Fate::Pass`], in the order of the words of a [`Rule`].
     pub const IMPAIRMENTS: [Self; 5] = [Self::Drop, Self::Corrupt, Self::Duplicate, Self::Reorder, Self::Delay];
     /// All of them; each one's place is its number.
-    pub const ALL: [Self; 6] =
-        [Self::Pass, Self::Drop, Self::Corrupt, Self::Duplicate, Self::Reorder, Self::Delay];
+    pub const ALL: [Self; 6] = [Self::Pass, Self::Drop, Self::Corrupt, Self::Duplicate, Self::Reorder, Self::Delay];
 }
 
 /// Words of a rule.
@@ -146,7 +145,8 @@ impl Rule {
             at += 1;
         }
         words[RULE_SEED] = seed;
-        words[RULE_FROM] = if (corrupt_from as usize) < ETHERNET_BYTES { ETHERNET_BYTES as u64 } else { corrupt_from as u64 };
+        words[RULE_FROM] =
+            if (corrupt_from as usize) < ETHERNET_BYTES { ETHERNET_BYTES as u64 } else { corrupt_from as u64 };
         Self(words)
     }
 
@@ -185,7 +185,7 @@ impl Rule {
         }
         // The lot has chosen the fate: another number chooses the byte.
         let drawn = mix(drawn);
-        let at = from as u64 + ((drawn & 0xffff_ffff) * (len - from) as u64 >> 32);
+        let at = from as u64 + (((drawn & 0xffff_ffff) * (len - from) as u64) >> 32);
         Some((at as u32, (drawn >> 56) as u8 | 1))
     }
 }

@@ -167,12 +167,8 @@ impl Default for Chaos {
 
 impl fmt::Display for Chaos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named = [
-            ("drop", self.drop),
-            ("corrupt", self.corrupt),
-            ("duplicate", self.duplicate),
-            ("reorder", self.reorder),
-        ];
+        let named =
+            [("drop", self.drop), ("corrupt", self.corrupt), ("duplicate", self.duplicate), ("reorder", self.reorder)];
         for (name, share) in named.into_iter().filter(|(_, share)| *share > Share::NONE) {
             write!(f, "{name}={share},")?;
         }
@@ -244,9 +240,8 @@ impl FromStr for Chaos {
                 return Err(ImpairmentError::Twice(name.to_owned()));
             }
             seen.push(name);
-            let share = |text: &str| {
-                parse_share(text).ok_or_else(|| ImpairmentError::Share(name.to_owned(), value.to_owned()))
-            };
+            let share =
+                |text: &str| parse_share(text).ok_or_else(|| ImpairmentError::Share(name.to_owned(), value.to_owned()));
             match name {
                 "drop" => chaos.drop = share(value)?,
                 "corrupt" => chaos.corrupt = share(value)?,

@@ -186,8 +186,7 @@ impl Relay {
             opened.links.push(opened.object.attach(program, index)?);
         }
         let incoming = Batch::new(BATCH);
-        let relay =
-            Self { umem, sides, incoming, later: BTreeMap::new(), waiting: Vec::new(), serial: 0, shared };
+        let relay = Self { umem, sides, incoming, later: BTreeMap::new(), waiting: Vec::new(), serial: 0, shared };
         Ok((relay, opened))
     }
 
@@ -342,7 +341,8 @@ impl Relay {
 
     /// Sleeps until a frame comes or there is something to do.
     fn wait(&self) -> Result<()> {
-        let is_sending = self.sides.iter().flatten().any(|port| !port.outgoing.is_empty() || port.socket.levels().tx > 0);
+        let is_sending =
+            self.sides.iter().flatten().any(|port| !port.outgoing.is_empty() || port.socket.levels().tx > 0);
         let mut ns = if self.waiting.is_empty() && !is_sending { IDLE_NS } else { LOOK_NS };
         if let Some(((due_ns, _), _)) = self.later.first_key_value() {
             ns = ns.min(due_ns.saturating_sub(monotonic_ns()));

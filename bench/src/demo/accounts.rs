@@ -74,8 +74,9 @@ impl Packets {
         let results_ended = grown(Reason::ResultReturned) + grown(Reason::ResultQueued) + grown(Reason::DropLinkPort);
         packets.results_lost = difference(grown(Reason::SentHome), results_ended);
         let named = packets.dropped.values().sum::<u64>() + packets.ring_dropped;
-        packets.unaccounted =
-            difference(counts.sent, counts.received + counts.duplicated + named) - packets.forwards_lost - packets.results_lost;
+        packets.unaccounted = difference(counts.sent, counts.received + counts.duplicated + named)
+            - packets.forwards_lost
+            - packets.results_lost;
         Ok(packets)
     }
 

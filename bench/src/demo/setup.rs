@@ -425,7 +425,10 @@ mod tests {
         assert!(setup("", 2).unwrap().shape().cables.is_empty());
         let setup = setup("--chaos drop=5%,delay=1%:2ms", 2).unwrap();
         assert_eq!(setup.shape().cables, [(1, 2), (1, 3), (2, 3)]);
-        assert_eq!(setup.chaos.unwrap().to_string(), "drop=5%,delay=1%:2ms,kinds=other+forward+result+report+pull,seed=1");
+        assert_eq!(
+            setup.chaos.unwrap().to_string(),
+            "drop=5%,delay=1%:2ms,kinds=other+forward+result+report+pull,seed=1"
+        );
         for line in ["--chaos drop=5", "--chaos drop=5% --keep", "--chaos drop=5% --sweep"] {
             assert!(Line::try_parse_from(format!("demo {line}").split_whitespace()).is_err(), "{line}");
         }

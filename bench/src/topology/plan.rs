@@ -349,9 +349,8 @@ impl Plan {
                     add(format!("link add {near} type veth peer {far}"));
                     continue;
                 }
-                let middle = [self.cable_end(node, peer), self.cable_end(peer, node)].map(|end| {
-                    self.end(&end.interface, &self.name(Host::Box), end.mac, self.shape.link_mtu())
-                });
+                let middle = [self.cable_end(node, peer), self.cable_end(peer, node)]
+                    .map(|end| self.end(&end.interface, &self.name(Host::Box), end.mac, self.shape.link_mtu()));
                 add(format!("link add {near} type veth peer {}", middle[0]));
                 add(format!("link add {far} type veth peer {}", middle[1]));
             }

@@ -123,9 +123,13 @@ impl Replies {
         }
     }
 
-    pub fn assert_exactly(&self, count: u64) {
+    pub fn assert_intact(&self) {
         assert!(self.damaged.is_empty(), "wrong checksums in what came back: {:?}", self.damaged);
         assert!(self.wrong_results.is_empty(), "wrong results in what came back: {:?}", self.wrong_results);
+    }
+
+    pub fn assert_exactly(&self, count: u64) {
+        self.assert_intact();
         let lost: Vec<_> = (0..count).filter(|sequence| !self.seen.contains_key(sequence)).collect();
         let doubled: Vec<_> = self.seen.iter().filter(|(_, times)| **times > 1).collect();
         assert!(lost.is_empty() && doubled.is_empty(), "of {count}: lost {lost:?}, doubled {doubled:?}");
