@@ -177,8 +177,11 @@ fn measure(cluster: &Cluster, options: &Options, percent: u32, pdr: f64, interru
     })
 }
 
-/// The PDR of the answering dataplane in the result of an earlier search.
-fn found_pdr(directory: &Path, policy: &str) -> Result<f64> {
+/// The PDR of the answering dataplane in the result of an earlier search, frames per second.
+///
+/// # Errors
+/// There is no such result in the directory.
+pub(crate) fn found_pdr(directory: &Path, policy: &str) -> Result<f64> {
     let path = directory.join("throughput.json");
     let describe = || format!("no PDR: run `throughput` first, or give --pdr ({})", path.display());
     let text = fs::read_to_string(&path).with_context(describe)?;

@@ -6,6 +6,7 @@
 //! | [`status`] | what `dataplane status -j` says, as values |
 //! | [`packet`] | builds active packets, reads them when they come back |
 //! | [`throughput`] | the highest rate without loss, and with little |
+//! | [`trials`] | benchmarks that are series of trials: loss, burst, soak, scale, reload |
 //! | [`traffic`] | schedules, the generator, the account of one run |
 //! | [`search`] | search for throughput: MLRsearch's logic over any device |
 //! | [`sim`] | the cluster simulated, with the decision code of the product |
@@ -14,6 +15,7 @@
 //! | [`generate`] | generators of load behind one trait: kernel pktgen, XDP live frames, AF_XDP |
 //! | [`object`] | the XDP programs of the benchmarks |
 //! | [`peers`] | the dataplane beside what it can be compared with |
+//! | [`report`] | one page of what the benchmarks found |
 //! | [`latency`] | how long an answer takes at shares of the highest rate |
 //! | [`maps`] | opens our eBPF object and pinned maps with libbpf |
 //! | [`environment`] | facts of the machine that a result belongs to |
@@ -39,6 +41,7 @@ pub mod maps;
 pub mod object;
 pub mod packet;
 pub mod peers;
+pub mod report;
 pub mod results;
 pub mod search;
 pub mod sim;
@@ -46,4 +49,5 @@ pub mod status;
 pub mod throughput;
 pub mod topology;
 pub mod traffic;
+pub mod trials;
 pub mod validate;

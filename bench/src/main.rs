@@ -10,7 +10,8 @@ use dataplane_bench::generate::{Kind, Offer, pktgen};
 use dataplane_bench::interrupt::{Interrupt, Interrupted};
 use dataplane_bench::topology::{self, BPFFS};
 use dataplane_bench::traffic::generator::{self, Event, GeneratorPlan};
-use dataplane_bench::{demo, latency, maps, peers, throughput, validate};
+use dataplane_bench::trials::{burst, loss, reload, scale, soak};
+use dataplane_bench::{demo, latency, maps, peers, report, throughput, validate};
 
 /// Exit code after SIGINT or SIGTERM, as shells have it.
 const INTERRUPTED: u8 = 130;
@@ -40,6 +41,18 @@ enum Action {
     Throughput(throughput::Options),
     /// Measure how long an answer takes at shares of the highest rate with little loss.
     Latency(latency::Options),
+    /// Measure which share is lost at offered rates that fall from the highest (RFC 2544 section 26.3).
+    Loss(loss::Options),
+    /// Search the longest burst that passes without loss (RFC 2544 section 26.4, RFC 9004).
+    Burst(burst::Options),
+    /// Run for long and see whether anything drifts.
+    Soak(soak::Options),
+    /// Measure what more nodes carry.
+    Scale(scale::Options),
+    /// Measure how long nothing is answered when a node is replaced under load.
+    Reload(reload::Options),
+    /// Make one HTML page of the results in a directory.
+    Report(report::Options),
     /// Compare the simulator with a cluster of namespaces, on the same packets.
     Validate(validate::Options),
     /// Drive the kernel's packet generator in this network namespace, with the letters of the kernel's sample scripts.
@@ -62,12 +75,18 @@ enum Action {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome = match &cli.command {
-        Action::Demo(options) => demonstrate(options),
+        Action::Demo(options) => interruptible(|interrupt| demo::run(options, interrupt)),
         Action::Generate { plan, text } => generate(plan, *text),
-        Action::Peers(options) => compare(options),
-        Action::Throughput(options) => find_throughput(options),
-        Action::Latency(options) => measure_latency(options),
-        Action::Validate(options) => validate_simulator(options),
+        Action::Peers(options) => interruptible(|interrupt| peers::run(options, interrupt)),
+        Action::Throughput(options) => interruptible(|interrupt| throughput::run(options, interrupt)),
+        Action::Latency(options) => interruptible(|interrupt| latency::run(options, interrupt)),
+        Action::Loss(options) => interruptible(|interrupt| loss::run(options, interrupt)),
+        Action::Burst(options) => interruptible(|interrupt| burst::run(options, interrupt)),
+        Action::Soak(options) => interruptible(|interrupt| soak::run(options, interrupt)),
+        Action::Scale(options) => interruptible(|interrupt| scale::run(options, interrupt)),
+        Action::Reload(options) => interruptible(|interrupt| reload::run(options, interrupt)),
+        Action::Report(options) => report::run(options),
+        Action::Validate(options) => interruptible(|interrupt| validate::run(options, interrupt)),
         Action::Pktgen(settings) => run_pktgen(settings),
         Action::Offer { offer } => send(offer),
         Action::Maps(options) => maps::run(options),
@@ -86,24 +105,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn demonstrate(options: &demo::Options) -> Result<()> {
-    demo::run(options, &Interrupt::install()?)
-}
-
-fn compare(options: &peers::Options) -> Result<()> {
-    peers::run(options, &Interrupt::install()?)
-}
-
-fn find_throughput(options: &throughput::Options) -> Result<()> {
-    throughput::run(options, &Interrupt::install()?)
-}
-
-fn measure_latency(options: &latency::Options) -> Result<()> {
-    latency::run(options, &Interrupt::install()?)
-}
-
-fn validate_simulator(options: &validate::Options) -> Result<()> {
-    validate::run(options, &Interrupt::install()?)
+/// Runs something that an interrupt ends in good order.
+fn interruptible(run: impl FnOnce(&Interrupt) -> Result<()>) -> Result<()> {
+    run(&Interrupt::install()?)
 }
 
 fn run_pktgen(settings: &pktgen::Settings) -> Result<()> {

@@ -18,7 +18,9 @@ const PEERS: &str = "peers";
 #[command(disable_help_flag = true)]
 pub struct Options {
     /// The benchmark.
-    #[arg(value_parser = ["peers", "throughput", "latency", "validate", "pktgen"])]
+    #[arg(value_parser = [
+        "peers", "throughput", "latency", "loss", "burst", "soak", "scale", "reload", "validate", "pktgen",
+    ])]
     benchmark: String,
     /// Its arguments; `--help` lists them.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

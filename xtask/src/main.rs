@@ -6,7 +6,7 @@
 //! | file | what it is for |
 //! |---|---|
 //! | `setup`, `build`, `test`, `lint` | the developer's commands |
-//! | `load`, `unload`, `status`, `maps`, `demo`, `bench` | start a built program |
+//! | `load`, `unload`, `status`, `maps`, `demo`, `bench`, `report` | start a built program |
 //! | `object` | reads the eBPF object back and checks what the kernel and libbpf will ask of it |
 //! | `paths`, `privilege`, `sh` | where things are, how to become root, how commands are run |
 
@@ -19,6 +19,7 @@ mod maps;
 mod object;
 mod paths;
 mod privilege;
+mod report;
 mod setup;
 mod sh;
 mod status;
@@ -60,8 +61,11 @@ enum Command {
     Maps(maps::Options),
     /// Run the demonstration: a cluster in network namespaces, all arguments passed through.
     Demo(demo::Options),
-    /// Run a benchmark: peers, throughput, latency, validate, pktgen; all arguments passed through.
+    /// Run a benchmark: peers, throughput, latency, loss, burst, soak, scale, reload, validate, pktgen; all arguments passed
+    /// through.
     Bench(bench::Options),
+    /// Make one HTML page of the benchmarks' results in a directory; all arguments passed through.
+    Report(report::Options),
 }
 
 fn main() -> ExitCode {
@@ -87,5 +91,6 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Maps(options) => maps::run(&paths, &options),
         Command::Demo(options) => demo::run(&paths, &options),
         Command::Bench(options) => bench::run(&paths, &options),
+        Command::Report(options) => report::run(&paths, &options),
     }
 }

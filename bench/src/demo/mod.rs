@@ -6,12 +6,12 @@
 mod accounts;
 mod options;
 mod outcome;
-mod pattern;
+pub(crate) mod pattern;
 mod plot;
 mod progress;
 pub(crate) mod round;
 pub(crate) mod setup;
-mod svg;
+pub(crate) mod svg;
 mod sweep;
 pub(crate) mod table;
 

@@ -95,14 +95,19 @@ impl Path<'_> {
     }
 }
 
-impl Device for Path<'_> {
-    fn measure(&mut self, load: u64, duration_s: f64) -> Result<Trial> {
+impl Path<'_> {
+    /// Offers so many frames, at a rate (frames per second) or as fast as the generator can, and waits until no more arrive.
+    /// Returns how many were sent and how many arrived; `patience` is how long sending may take.
+    ///
+    /// # Errors
+    /// The generator fails, frames go on arriving, or this process was interrupted.
+    pub fn offer(&mut self, count: u32, rate: Option<f64>, patience: Duration) -> Result<(u64, u64)> {
         let offer = Offer {
             kind: self.generator,
             interface: self.lab.cluster.plan().port(TESTED).generator_interface,
             frame: self.frame.clone(),
-            count: (load as f64 * duration_s).round().clamp(1.0, f64::from(i32::MAX)) as u32,
-            rate: Some(load as f64),
+            count,
+            rate,
             cpu: self.cpu,
         };
         let before = self.settled()?;
@@ -110,10 +115,19 @@ impl Device for Path<'_> {
         let mut ours = self.running.pids();
         ours.extend([std::process::id(), offering.pid()]);
         let watch = NoiseWatch::begin(&ours)?;
-        let offered = offering.wait(Duration::from_secs_f64(duration_s) + TRIAL_PATIENCE, self.interrupt)?;
+        let offered = offering.wait(patience, self.interrupt)?;
         self.noise = watch.end()?;
         let received = self.settled()? - before;
         self.interrupt.sleep(PAUSE)?;
-        Ok(Trial { load, duration_s, sent: offered.sent, received })
+        Ok((offered.sent, received))
+    }
+}
+
+impl Device for Path<'_> {
+    fn measure(&mut self, load: u64, duration_s: f64) -> Result<Trial> {
+        let count = (load as f64 * duration_s).round().clamp(1.0, f64::from(i32::MAX)) as u32;
+        let patience = Duration::from_secs_f64(duration_s) + TRIAL_PATIENCE;
+        let (sent, received) = self.offer(count, Some(load as f64), patience)?;
+        Ok(Trial { load, duration_s, sent, received })
     }
 }

@@ -1,7 +1,7 @@
 //! `dataplane-bench throughput`: the highest rate without loss (NDR) and with little loss (PDR) of the dataplane and of what
 //! it is compared with, by the search of [`crate::search`].
 
-mod device;
+pub(crate) mod device;
 mod table;
 
 use std::fs::{self, File};
@@ -29,7 +29,7 @@ use crate::topology::{self, BPFFS};
 /// Format of `throughput.json`.
 pub const SCHEMA: &str = "dataplane.throughput/1";
 /// Window in which the generator's ceiling is measured.
-const CEILING_WINDOW: Duration = Duration::from_millis(500);
+pub(crate) const CEILING_WINDOW: Duration = Duration::from_millis(500);
 /// Least load, frames per second.
 const MIN_LOAD: u64 = 1000;
 
@@ -145,9 +145,7 @@ struct Line<'a> {
 /// # Errors
 /// The lab cannot be built, an option makes no sense, or this process was interrupted.
 pub fn run(options: &Options, interrupt: &Interrupt) -> Result<()> {
-    for policy in &options.policies {
-        ensure!(PolicyKind::from_name(policy).is_some(), "no policy {policy}: `dataplane policies` lists them");
-    }
+    let chosen = chosen(&options.policies, &options.only)?;
     if let Some(reason) = options.generator.absence() {
         bail!("generator {}: {reason}", options.generator.name());
     }
@@ -167,7 +165,7 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<()> {
     let path = options.out.join("trials.jsonl");
     let mut log = BufWriter::new(File::create(&path).with_context(|| format!("cannot create {}", path.display()))?);
     let mut contenders = Vec::new();
-    for contender in chosen(options)? {
+    for contender in chosen {
         let name = contender.name();
         let tested = Tested {
             lab: &mut lab,
@@ -196,13 +194,20 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<()> {
     peers::write(&options.out, "throughput.json", &outcome)
 }
 
-fn chosen(options: &Options) -> Result<Vec<Contender>> {
+/// The contenders whose name, commas left out, holds one of the texts `only`; "all" for every one.
+///
+/// # Errors
+/// There is none, or no such policy.
+pub(crate) fn chosen(policies: &[String], only: &[String]) -> Result<Vec<Contender>> {
+    for policy in policies {
+        ensure!(PolicyKind::from_name(policy).is_some(), "no policy {policy}: `dataplane policies` lists them");
+    }
     let is_wanted = |contender: &Contender| {
         let name = contender.name().replace(',', "");
-        options.only.iter().any(|text| text == "all" || name.contains(text.as_str()))
+        only.iter().any(|text| text == "all" || name.contains(text.as_str()))
     };
-    let chosen = Contender::all(&options.policies).into_iter().filter(is_wanted).collect::<Vec<_>>();
-    ensure!(!chosen.is_empty(), "--only {}: no contender's name holds that", options.only.join(","));
+    let chosen = Contender::all(policies).into_iter().filter(is_wanted).collect::<Vec<_>>();
+    ensure!(!chosen.is_empty(), "--only {}: no contender's name holds that", only.join(","));
     Ok(chosen)
 }
 
