@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::curves::{self, number};
 use super::read::Results;
 use crate::demo::svg::{Anchor, Style, Svg};
+use crate::peers::Spread;
 use crate::sim::matrix::chart::{self, Axis, Line, Scale};
 
 const STYLE: &str = include_str!("../sim/matrix/report.css");
@@ -17,6 +18,9 @@ const MORE_STYLE: &str = "svg [fill=\"#ffffff\"] { fill: var(--ground); }\n";
 const BEFORE: &str = ", before";
 /// Pens of lines from there begin here.
 const BEFORE_PEN: usize = 5;
+
+/// Room for the names of contenders, pixels.
+const LEGEND: i32 = 280;
 
 /// Ink, secondary ink, bars of now and of before.
 const INK: &str = "#222222";
@@ -76,7 +80,7 @@ fn figure(title: &str, x: (&'static str, Scale), y: (&'static str, Scale), lines
     let all = || lines.iter().flat_map(|line| &line.points);
     let across = Axis::round(x.0, x.1, all().map(|point| point.0));
     let up = Axis::round(y.0, y.1, all().map(|point| point.1));
-    let picture = chart::draw(title, (&across, &up), &lines)?;
+    let picture = chart::draw_with_legend(title, (&across, &up), &lines, LEGEND)?;
     let label = escape(&format!("{title}: {} over {}", y.0, x.0));
     Ok(format!("<figure role=\"img\" aria-label=\"{label}\">\n{picture}</figure>\n"))
 }
@@ -308,16 +312,14 @@ fn reload(now: &Results, before: Option<&Results>) -> String {
         let lines = results.lines("reload.jsonl");
         for way in curves::texts(lines, "way") {
             let of = || lines.iter().filter(|line| line["way"] == way.as_str());
-            let mut blocked: Vec<f64> = of().map(|line| number(line, "blocked_s") * 1e3).collect();
-            blocked.sort_by(f64::total_cmp);
-            let (Some(least), Some(most)) = (blocked.first(), blocked.last()) else { continue };
+            let Some(blocked) = Spread::of(of().map(|line| number(line, "blocked_s") * 1e3)) else { continue };
             rows.push(vec![
                 format!("{way}{mark}"),
-                blocked.len().to_string(),
+                blocked.count.to_string(),
                 format!("{:.0}", of().map(|line| number(line, "lost")).sum::<f64>()),
-                format!("{least:.2}"),
-                format!("{:.2}", blocked[blocked.len() / 2]),
-                format!("{most:.2}"),
+                format!("{:.2}", blocked.min),
+                format!("{:.2}", blocked.median),
+                format!("{:.2}", blocked.max),
             ]);
         }
     }

@@ -1,5 +1,6 @@
 //! `dataplane-bench loss`: the share of frames lost at offered rates that fall from the highest one, as RFC 2544 section 26.3 has
-//! it: in equal steps, until two trials in a row lose nothing.
+//! it: in equal steps, until two trials in a row lose nothing. Where the last step still loses, the rate is halved further: the highest
+//! rate here is the generator's, which may be many times what the device under test can do.
 
 use std::fmt::Write as _;
 
@@ -14,6 +15,9 @@ use crate::cpu::Noise;
 use crate::interrupt::Interrupt;
 use crate::search::{Device as _, Trial};
 use crate::throughput::device::Path;
+
+/// Lowest rate that is tried, frames per second.
+const LEAST_RATE: u64 = 1000;
 
 /// Options of `loss`.
 #[derive(Args, Clone, Debug, Serialize)]
@@ -35,7 +39,8 @@ pub struct Options {
 #[derive(Clone, Debug, Serialize)]
 struct Line {
     contender: String,
-    percent: u32,
+    /// Offered rate, percent of the highest.
+    percent: f64,
     #[serde(flatten)]
     trial: Trial,
     loss_ratio: f64,
@@ -73,12 +78,15 @@ fn descend(
 ) -> Result<()> {
     let mut lossless_in_a_row = 0;
     for percent in percents(options.step) {
-        let load = (max * f64::from(percent) / 100.0).round().max(1.0) as u64;
+        let load = (max * percent / 100.0).round() as u64;
+        if load < LEAST_RATE {
+            break;
+        }
         let trial = path.measure(load, options.seconds)?;
         let loss_ratio = trial.loss_ratio();
         let line = Line { contender: contender.to_owned(), percent, loss_ratio, trial, noise: path.noise };
         log.write(&line)?;
-        eprintln!("{contender}: {percent} % = {:.3} Mpps, {:.4} % lost", load as f64 / 1e6, loss_ratio * 100.0);
+        eprintln!("{contender}: {percent:.1} % = {:.3} Mpps, {:.4} % lost", load as f64 / 1e6, loss_ratio * 100.0);
         lines.push(line);
         lossless_in_a_row = if loss_ratio == 0.0 { lossless_in_a_row + 1 } else { 0 };
         if lossless_in_a_row == 2 {
@@ -88,9 +96,13 @@ fn descend(
     Ok(())
 }
 
-/// The rates, percent of the highest.
-fn percents(step: u32) -> impl Iterator<Item = u32> {
-    (0..).map_while(move |index| 100u32.checked_sub(index * step)).take_while(|percent| *percent > 0)
+/// The rates, percent of the highest: equal steps down to the last one above 0, and from there half of the one before, without
+/// end.
+fn percents(step: u32) -> impl Iterator<Item = f64> {
+    let steps = (100 - 1) / step;
+    let last = 100 - steps * step;
+    let even = (0..=steps).map(move |index| f64::from(100 - index * step));
+    even.chain((1..).map(move |halvings| f64::from(last) * 0.5f64.powi(halvings)))
 }
 
 fn text(lines: &[Line]) -> String {
@@ -98,7 +110,7 @@ fn text(lines: &[Line]) -> String {
     for line in lines {
         let _ = writeln!(
             text,
-            "{:<28}  {:>5} %  {:>9.4}  {:>9}  {:>7.4} %",
+            "{:<28}  {:>5.1} %  {:>9.4}  {:>9}  {:>7.4} %",
             line.contender,
             line.percent,
             line.trial.load as f64 / 1e6,
@@ -114,9 +126,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_fall_in_equal_steps_from_the_highest() {
-        assert_eq!(percents(10).collect::<Vec<_>>(), [100, 90, 80, 70, 60, 50, 40, 30, 20, 10]);
-        assert_eq!(percents(30).collect::<Vec<_>>(), [100, 70, 40, 10]);
-        assert_eq!(percents(50).last(), Some(50));
+    fn rates_fall_in_equal_steps_from_the_highest_and_are_halved_below() {
+        let first = |step, count| percents(step).take(count).collect::<Vec<_>>();
+        assert_eq!(first(10, 12), [100.0, 90.0, 80.0, 70.0, 60.0, 50.0, 40.0, 30.0, 20.0, 10.0, 5.0, 2.5]);
+        assert_eq!(first(30, 6), [100.0, 70.0, 40.0, 10.0, 5.0, 2.5]);
+        assert_eq!(first(50, 4), [100.0, 50.0, 25.0, 12.5]);
     }
 }

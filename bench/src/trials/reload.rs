@@ -14,9 +14,9 @@ use crate::autogroup::Favoured;
 use crate::environment::Environment;
 use crate::generate::{Kind, Offer, Offering};
 use crate::interrupt::Interrupt;
-use crate::peers;
 use crate::peers::contender::Contender;
 use crate::peers::lab::{Lab, TESTED};
+use crate::peers::{self, Spread};
 use crate::topology::{self, BPFFS, NodeSettings, Scheduling};
 
 /// Traffic in front of the replacement and behind it.
@@ -188,19 +188,17 @@ fn text(ways: &[Way], lines: &[Line], options: &Options) -> String {
     );
     for way in ways {
         let of = || lines.iter().filter(|line| line.way == *way);
-        let mut blocked = of().map(|line| line.blocked_s).collect::<Vec<_>>();
-        blocked.sort_by(f64::total_cmp);
-        let (Some(least), Some(most)) = (blocked.first(), blocked.last()) else { continue };
-        let replacement = of().map(|line| line.replacement_s).sum::<f64>() / blocked.len() as f64;
+        let Some(blocked) = Spread::of(of().map(|line| line.blocked_s * 1e3)) else { continue };
+        let replacement = of().map(|line| line.replacement_s).sum::<f64>() / blocked.count as f64;
         let _ = writeln!(
             text,
             "{:<8}  {:>6}  {:>9}  {:>9.2} ms  {:>9.2} ms  {:>9.2} ms  {:>11.0} ms",
             way.name(),
-            blocked.len(),
+            blocked.count,
             of().map(|line| line.lost).sum::<u64>(),
-            least * 1e3,
-            blocked[blocked.len() / 2] * 1e3,
-            most * 1e3,
+            blocked.min,
+            blocked.median,
+            blocked.max,
             replacement * 1e3
         );
     }

@@ -169,16 +169,32 @@ pub struct Line {
 /// # Errors
 /// The drawing library refuses.
 pub fn draw(title: &str, (x, y): (&Axis, &Axis), lines: &[Line]) -> Result<String> {
+    draw_with_legend(title, (x, y), lines, LEGEND)
+}
+
+/// As [`draw`], with so many pixels for the lines' names; the plot has the same size.
+///
+/// # Errors
+/// The drawing library refuses.
+pub fn draw_with_legend(title: &str, (x, y): (&Axis, &Axis), lines: &[Line], legend: i32) -> Result<String> {
     let mut text = String::new();
-    draw_into(&mut text, title, (x, y), lines).map_err(|error| anyhow!("cannot draw the chart {title}: {error}"))?;
+    draw_into(&mut text, title, (x, y), lines, legend)
+        .map_err(|error| anyhow!("cannot draw the chart {title}: {error}"))?;
     Ok(text)
 }
 
-fn draw_into(text: &mut String, title: &str, (x, y): (&Axis, &Axis), lines: &[Line]) -> Result<(), Failed> {
-    let root = SVGBackend::with_string(text, SIZE).into_drawing_area();
+fn draw_into(
+    text: &mut String,
+    title: &str,
+    (x, y): (&Axis, &Axis),
+    lines: &[Line],
+    legend: i32,
+) -> Result<(), Failed> {
+    let plot = SIZE.0 as i32 - LEGEND;
+    let root = SVGBackend::with_string(text, ((plot + legend) as u32, SIZE.1)).into_drawing_area();
     let style = (FONT, 17).into_font().style(FontStyle::Bold).color(&INK);
     root.draw(&Text::new(title.to_owned(), (8, 6), style))?;
-    let (whole, _) = root.split_horizontally(SIZE.0 as i32 - LEGEND);
+    let (whole, _) = root.split_horizontally(plot);
     let points = || lines.iter().flat_map(|line| &line.points);
     let (across, up) = (x.ruler(points().map(|point| point.0)), y.ruler(points().map(|point| point.1)));
     let (left, right) = (across.range().start, across.range().end);
@@ -209,11 +225,10 @@ fn draw_into(text: &mut String, title: &str, (x, y): (&Axis, &Axis), lines: &[Li
     for (row, line) in (0..).zip(lines) {
         let top = TITLE + 10 + 20 * row;
         let style = color(line.pen).stroke_width(if line.pen == 0 { 4 } else { 2 });
-        let left = SIZE.0 as i32 - LEGEND;
-        root.draw(&PathElement::new([(left + 4, top), (left + 30, top)], style))?;
-        mark(&root, (left + 17, top), line.pen)?;
+        root.draw(&PathElement::new([(plot + 4, top), (plot + 30, top)], style))?;
+        mark(&root, (plot + 17, top), line.pen)?;
         let style = (FONT, 14).into_font().color(&INK).pos(Pos::new(HPos::Left, VPos::Center));
-        root.draw(&Text::new(line.name.clone(), (left + 36, top), style))?;
+        root.draw(&Text::new(line.name.clone(), (plot + 36, top), style))?;
     }
     root.present()?;
     Ok(())
