@@ -248,7 +248,8 @@ mod tests {
     fn the_interconnect_counts_both_ways_and_keeps_reports_apart() {
         let account = Interconnect::new(446, &start(), &end());
         assert_eq!((account.forwards, account.results, account.reports), (30, 28, 10));
-        assert_eq!((account.bytes, account.report_bytes), (58 * (446 + 78), 10 * 110));
+        let bytes = 58 * (446 + OVERHEAD_BYTES as u64);
+        assert_eq!((account.bytes, account.report_bytes), (bytes, 10 * REPORT_FRAME_BYTES as u64));
         assert_eq!(account.frames_seen, 66);
         assert!(account.agrees_with_kernel());
         let other = Interconnect { kernel_frames_max: 65, kernel_frames_min: 65, ..account };
