@@ -5,6 +5,7 @@
 //! | [`topology`] | builds and removes a cluster; starts, stops and kills its nodes; tests use it too |
 //! | [`status`] | what `dataplane status -j` says, as values |
 //! | [`packet`] | builds active packets, reads them when they come back |
+//! | [`ask`] | active packets to a node from ordinary sockets, and what comes back |
 //! | [`throughput`] | the highest rate without loss, and with little |
 //! | [`trials`] | benchmarks that are series of trials: loss, burst, soak, scale, reload |
 //! | [`traffic`] | schedules, the generator, the account of one run |
@@ -28,6 +29,7 @@
 //! namespace; nothing here reaches into a node but through its configuration, its signals and its status.
 #![forbid(unsafe_code)]
 
+pub mod ask;
 pub mod autogroup;
 pub mod chaos;
 pub mod command;

@@ -11,7 +11,7 @@ use dataplane_bench::interrupt::{Interrupt, Interrupted};
 use dataplane_bench::topology::{self, BPFFS};
 use dataplane_bench::traffic::generator::{self, Event, GeneratorPlan};
 use dataplane_bench::trials::{burst, loss, reload, scale, soak};
-use dataplane_bench::{demo, latency, maps, peers, report, throughput, validate};
+use dataplane_bench::{ask, demo, latency, maps, peers, report, throughput, validate};
 
 /// Exit code after SIGINT or SIGTERM, as shells have it.
 const INTERRUPTED: u8 = 130;
@@ -63,6 +63,8 @@ enum Action {
         /// The offer.
         offer: PathBuf,
     },
+    /// Send active packets to a node from ordinary sockets of this network namespace, and check the answers.
+    Ask(ask::Options),
     /// Show what libbpf reads of our eBPF object and of a node's pinned maps.
     Maps(maps::Options),
     /// Remove a cluster that `demo --keep` or a killed run left; without a name, list them.
@@ -89,6 +91,7 @@ fn main() -> ExitCode {
         Action::Validate(options) => interruptible(|interrupt| validate::run(options, interrupt)),
         Action::Pktgen(settings) => run_pktgen(settings),
         Action::Offer { offer } => send(offer),
+        Action::Ask(options) => ask_node(options),
         Action::Maps(options) => maps::run(options),
         Action::Clean { cluster } => clean(cluster.as_deref()),
     };
@@ -108,6 +111,10 @@ fn main() -> ExitCode {
 /// Runs something that an interrupt ends in good order.
 fn interruptible(run: impl FnOnce(&Interrupt) -> Result<()>) -> Result<()> {
     run(&Interrupt::install()?)
+}
+
+fn ask_node(options: &ask::Options) -> Result<()> {
+    ask::run(options, &Interrupt::install()?)
 }
 
 fn run_pktgen(settings: &pktgen::Settings) -> Result<()> {

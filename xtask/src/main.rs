@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `setup`, `build`, `test`, `lint` | the developer's commands |
 //! | `load`, `unload`, `status`, `maps`, `demo`, `bench`, `report` | start a built program |
+//! | `vm` | the same on other kernels, in a virtual machine |
 //! | `object` | reads the eBPF object back and checks what the kernel and libbpf will ask of it |
 //! | `paths`, `privilege`, `sh` | where things are, how to become root, how commands are run |
 
@@ -25,6 +26,7 @@ mod sh;
 mod status;
 mod test;
 mod unload;
+mod vm;
 
 use std::process::ExitCode;
 
@@ -66,6 +68,8 @@ enum Command {
     Bench(bench::Options),
     /// Make one HTML page of the benchmarks' results in a directory; all arguments passed through.
     Report(report::Options),
+    /// Run tests, kernel pktgen or a shell on another kernel, with a real NIC driver, in a virtual machine.
+    Vm(vm::Options),
 }
 
 fn main() -> ExitCode {
@@ -92,5 +96,6 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Demo(options) => demo::run(&paths, &options),
         Command::Bench(options) => bench::run(&paths, &options),
         Command::Report(options) => report::run(&paths, &options),
+        Command::Vm(options) => vm::run(&paths, &options),
     }
 }

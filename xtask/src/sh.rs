@@ -3,11 +3,12 @@
 use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
+use std::ops::ControlFlow;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
@@ -63,6 +64,34 @@ pub fn succeeds(command: &mut Command) -> bool {
 /// status, whatever it is. What the command leaves running may hold the output open: after the command's end, only
 /// lines that are already there are read.
 pub fn stream(command: &mut Command, mut on_line: impl FnMut(&str)) -> Result<ExitStatus> {
+    let end = watch(command, None, |line| {
+        on_line(line);
+        ControlFlow::Continue(())
+    })?;
+    match end {
+        End::Ended(status) => Ok(status),
+        End::Stopped | End::TimeWasUp => bail!("BUG: nothing stops {}", line(command)),
+    }
+}
+
+/// How a watched command came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// By itself.
+    Ended(ExitStatus),
+    /// It was killed, as the reader of its lines wanted.
+    Stopped,
+    /// It was killed when its time was up.
+    TimeWasUp,
+}
+
+/// As [`stream`], and kills the command after `limit`, or when `on_line` breaks.
+pub fn watch(
+    command: &mut Command,
+    limit: Option<Duration>,
+    mut on_line: impl FnMut(&str) -> ControlFlow<()>,
+) -> Result<End> {
+    let started = Instant::now();
     let (reader, writer) = std::io::pipe().context("cannot make a pipe")?;
     command.stdin(Stdio::null()).stdout(writer.try_clone().context("cannot share a pipe")?).stderr(writer);
     let mut child = spawn(command)?;
@@ -73,18 +102,32 @@ pub fn stream(command: &mut Command, mut on_line: impl FnMut(&str)) -> Result<Ex
     let mut status = None;
     loop {
         match lines.recv_timeout(QUIET) {
-            Ok(line) => on_line(&line),
+            Ok(line) if on_line(&line).is_break() => {
+                kill(&mut child, command)?;
+                return Ok(End::Stopped);
+            }
+            Ok(_) => {}
             Err(RecvTimeoutError::Timeout) if status.is_some() => break,
             Err(RecvTimeoutError::Timeout) => {
                 status = child.try_wait().with_context(|| format!("cannot wait for: {}", line(command)))?;
             }
             Err(RecvTimeoutError::Disconnected) => break,
         }
+        if status.is_none() && limit.is_some_and(|limit| started.elapsed() >= limit) {
+            kill(&mut child, command)?;
+            return Ok(End::TimeWasUp);
+        }
     }
     match status {
-        Some(status) => Ok(status),
-        None => child.wait().with_context(|| format!("cannot wait for: {}", line(command))),
+        Some(status) => Ok(End::Ended(status)),
+        None => child.wait().map(End::Ended).with_context(|| format!("cannot wait for: {}", line(command))),
     }
+}
+
+/// Kills the child, which may have ended meanwhile, and waits for its end.
+fn kill(child: &mut Child, command: &Command) -> Result<()> {
+    child.kill().and_then(|()| child.wait()).with_context(|| format!("cannot end: {}", line(command)))?;
+    Ok(())
 }
 
 /// Sends each line until nobody writes or nobody listens any more.
@@ -125,7 +168,7 @@ fn check(command: &Command, status: ExitStatus) -> Result<()> {
 }
 
 /// Quotes a word for a POSIX shell, or for bash where it holds control characters.
-fn quote(word: &OsStr) -> String {
+pub fn quote(word: &OsStr) -> String {
     let word = word.to_string_lossy();
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -144,8 +187,6 @@ fn quote(word: &OsStr) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use super::*;
 
     #[test]
@@ -183,5 +224,18 @@ mod tests {
         assert!(status.unwrap().success());
         assert!(started.elapsed() < Duration::from_secs(10));
         run(Command::new("kill").args(&lines)).unwrap();
+    }
+
+    #[test]
+    fn a_watched_command_is_killed_when_its_time_is_up_or_a_line_says_so() {
+        let endless = || {
+            let mut command = Command::new("sh");
+            command.args(["-c", "echo first; exec sleep 1000"]);
+            command
+        };
+        let go_on = |_: &str| ControlFlow::Continue(());
+        assert_eq!(watch(&mut endless(), Some(Duration::from_millis(300)), go_on).unwrap(), End::TimeWasUp);
+        let stop = |line: &str| if line == "first" { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        assert_eq!(watch(&mut endless(), None, stop).unwrap(), End::Stopped);
     }
 }

@@ -46,6 +46,8 @@ pub enum Contender {
     ProductAnswer(String),
     /// Kernel forwarding.
     KernelForward,
+    /// The dataplane in front of kernel forwarding: XDP finds that the packets are none of its own and passes them.
+    ProductPass(String),
     /// A UDP socket that sends everything back.
     KernelEcho,
     /// DPDK testpmd over net_af_xdp, receiving only.
@@ -129,7 +131,9 @@ impl Contender {
             with(Self::ProductReceive),
             vec![Self::TestpmdReceive, Self::SocketAnswer],
             with(Self::ProductAnswer),
-            vec![Self::TestpmdAnswer, Self::KernelForward, Self::KernelEcho],
+            vec![Self::TestpmdAnswer, Self::KernelForward],
+            with(Self::ProductPass),
+            vec![Self::KernelEcho],
             tools::XdpBenchMode::ALL.map(Self::XdpBench).to_vec(),
         ]
         .concat()
@@ -147,6 +151,7 @@ impl Contender {
             Self::ProductReceive(policy) => format!("dataplane receive ({policy})"),
             Self::ProductAnswer(policy) => format!("dataplane answer ({policy})"),
             Self::KernelForward => "kernel forwarding".to_owned(),
+            Self::ProductPass(policy) => format!("dataplane pass ({policy})"),
             Self::KernelEcho => "kernel UDP echo".to_owned(),
             Self::TestpmdReceive => "DPDK testpmd rxonly".to_owned(),
             Self::TestpmdAnswer => "DPDK testpmd macswap".to_owned(),
@@ -161,7 +166,7 @@ impl Contender {
             Self::Tx | Self::Redirect | Self::ProductRedirect(_) | Self::XdpBench(_) => Group::Xdp,
             Self::SocketDrop | Self::ProductReceive(_) | Self::TestpmdReceive => Group::Receive,
             Self::SocketAnswer | Self::ProductAnswer(_) | Self::TestpmdAnswer => Group::Answer,
-            Self::KernelForward | Self::KernelEcho => Group::Kernel,
+            Self::KernelForward | Self::ProductPass(_) | Self::KernelEcho => Group::Kernel,
         }
     }
 
@@ -172,7 +177,7 @@ impl Contender {
             Self::Tx | Self::SocketAnswer | Self::ProductAnswer(_) | Self::TestpmdAnswer | Self::KernelEcho => {
                 CountedAt::Back
             }
-            Self::Redirect | Self::ProductRedirect(_) | Self::KernelForward => CountedAt::Onward,
+            Self::Redirect | Self::ProductRedirect(_) | Self::KernelForward | Self::ProductPass(_) => CountedAt::Onward,
             Self::SocketDrop | Self::ProductReceive(_) | Self::TestpmdReceive => CountedAt::DriverRedirects,
             Self::XdpBench(tools::XdpBenchMode::Drop) => CountedAt::DriverDrops,
             Self::XdpBench(tools::XdpBenchMode::Tx) => CountedAt::Back,
@@ -187,7 +192,7 @@ impl Contender {
     pub fn frame(&self, lab: &Lab, settings: &Settings) -> Result<Vec<u8>> {
         let size = settings.size;
         match self {
-            Self::KernelForward => kernel::forwarded_frame(lab, size),
+            Self::KernelForward | Self::ProductPass(_) => kernel::forwarded_frame(lab, size),
             Self::KernelEcho => kernel::echoed_frame(lab, size),
             Self::ProductRedirect(_) => product::redirected_frame(lab, size),
             Self::ProductReceive(_) => product::checked_frame(lab, size),
@@ -211,6 +216,7 @@ impl Contender {
                 product::start(lab, settings, policy, product::Task::Local, interrupt)
             }
             Self::KernelForward => kernel::start_forwarding(lab),
+            Self::ProductPass(policy) => product::start_passing(lab, settings, policy, interrupt),
             Self::KernelEcho => kernel::start_echo(lab, settings.cpu),
             Self::TestpmdReceive => tools::start_testpmd(lab, settings, "rxonly", interrupt),
             Self::TestpmdAnswer => tools::start_testpmd(lab, settings, "macswap", interrupt),

@@ -19,6 +19,7 @@ use dataplane_user::worker::monotonic_ns;
 
 use super::background::Background;
 use super::contender::{Running, Settings};
+use super::kernel;
 use super::lab::{Lab, NEXT, TESTED, inside};
 use crate::generate::FrameSpec;
 use crate::generate::frame::MIN_SIZE;
@@ -50,6 +51,8 @@ pub enum Task {
     Redirect,
     /// To the worker here.
     Local,
+    /// To the kernel: they are no active packets.
+    Pass,
 }
 
 fn spec(lab: &Lab, size: usize, function: Builtin) -> FrameSpec {
@@ -128,6 +131,45 @@ pub fn start(
     }
 }
 
+/// A node in front of the kernel's forwarding.
+struct Passing {
+    node: Box<dyn Running>,
+    forwarding: Box<dyn Running>,
+}
+
+/// Starts the tested node, and makes its kernel a router for what is none of the node's.
+///
+/// # Errors
+/// As [`start`], or a setting is refused.
+pub fn start_passing(
+    lab: &mut Lab,
+    settings: &Settings,
+    policy: &str,
+    interrupt: &Interrupt,
+) -> Result<Box<dyn Running>> {
+    let forwarding = kernel::start_forwarding(lab)?;
+    match start(lab, settings, policy, Task::Pass, interrupt) {
+        Ok(node) => Ok(Box::new(Passing { node, forwarding })),
+        Err(error) => {
+            // The failure to start is what is told.
+            let _ = forwarding.stop(lab);
+            Err(error)
+        }
+    }
+}
+
+impl Running for Passing {
+    fn pids(&self) -> Vec<u32> {
+        self.node.pids()
+    }
+
+    fn stop(self: Box<Self>, lab: &mut Lab) -> Result<()> {
+        let stopped = self.node.stop(lab);
+        self.forwarding.stop(lab)?;
+        stopped
+    }
+}
+
 /// The functions in use, as configuration: what occupies the worker stays where it arrives.
 fn functions() -> String {
     let section = |function: Builtin, order: &str| {
@@ -142,7 +184,7 @@ fn keep_company(lab: &Lab, task: Task, interrupt: &Interrupt) -> Result<Company>
     let occupations = Arc::new(AtomicU64::new(0));
     let occupier = match task {
         Task::Redirect => Some(occupy(lab, Arc::clone(&occupations))?),
-        Task::Local => None,
+        Task::Local | Task::Pass => None,
     };
     if occupier.is_some() {
         let least_ns = (OCCUPATION * (OCCUPATIONS / 2)).as_nanos();
@@ -206,12 +248,13 @@ impl Running for Node {
 
 /// Whether the packets went the way whose rate was measured: a rate of something else would be worth nothing.
 fn check_purity(status: &Status, task: Task, occupations: u64) -> Result<()> {
-    let (wanted, what) = match task {
-        Task::Redirect => (Reason::Redirected, "redirected"),
-        Task::Local => (Reason::LocalQueued, "kept"),
-    };
     // What the kernels of the namespaces say to each other is no packet of ours.
-    let not_ours = status.count(Reason::PassNotActive) + occupations;
+    let chatter = status.count(Reason::PassNotActive);
+    let (wanted, what, not_ours) = match task {
+        Task::Redirect => (Reason::Redirected, "redirected", chatter + occupations),
+        Task::Local => (Reason::LocalQueued, "kept", chatter),
+        Task::Pass => (Reason::PassNotActive, "passed", 0),
+    };
     let (went, seen) = (status.count(wanted), status.count(Reason::SeenPort).saturating_sub(not_ours));
     let share = went as f64 / seen.max(1) as f64;
     if share < PURITY {
@@ -288,6 +331,7 @@ mod tests {
             "{error}"
         );
         assert!(check_purity(&counts(0, 1050), Task::Local, 0).is_ok());
+        assert!(check_purity(&counts(0, 1050), Task::Pass, 0).is_err());
     }
 
     #[test]

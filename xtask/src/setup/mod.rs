@@ -2,7 +2,7 @@
 //!
 //! Every other command calls [`ensure`] with the scope it needs.
 
-mod apt;
+pub mod apt;
 mod linker;
 pub mod mlrsearch;
 mod packages;
@@ -66,8 +66,15 @@ pub fn ensure(paths: &Paths, scope: Scope) -> Result<()> {
     Ok(())
 }
 
-/// Takes the lock that is held until the returned file is closed.
-fn lock(paths: &Paths) -> Result<File> {
+/// Makes sure that everything is there that a virtual machine takes besides what its job does.
+pub fn ensure_guest(paths: &Paths) -> Result<()> {
+    fs::create_dir_all(&paths.target).with_context(|| format!("cannot create {}", paths.target.display()))?;
+    let _lock = lock(paths)?;
+    packages::ensure_guest()
+}
+
+/// Takes the lock that is held until the returned file is closed: one process at a time changes what others find.
+pub fn lock(paths: &Paths) -> Result<File> {
     let path = paths.target.join("xtask.lock");
     let describe = || format!("cannot lock {}", path.display());
     let file = File::create(&path).with_context(describe)?;

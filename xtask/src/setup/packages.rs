@@ -53,9 +53,30 @@ const NEEDS: [Need; 15] = [
     need(Scope::Peers, Probe::Program("xdp-bench"), "xdp-tools", "benchmark of XDP, which is compared with"),
 ];
 
+/// What a virtual machine is made of; no scope includes it.
+const GUEST_NEEDS: [Need; 7] = [
+    need(Scope::Run, Probe::Program("qemu-system-x86_64"), "qemu-system-x86", "emulates the machine"),
+    need(Scope::Run, Probe::Program("busybox"), "busybox-static", "first program of the guest"),
+    need(Scope::Run, Probe::Program("depmod"), "kmod", "finds out what kernel modules depend on"),
+    need(Scope::Run, Probe::Program("xz"), "xz-utils", "unpacks kernel modules"),
+    need(Scope::Run, Probe::Program("unshare"), "util-linux", "gives the emulator a network namespace"),
+    need(Scope::Run, Probe::Program("setpriv"), "util-linux", "ends the emulator with its maker"),
+    need(Scope::Run, Probe::Program("ip"), "iproute2", "joins the guest's NICs"),
+];
+
 /// Installs what `scope` needs and the machine lacks.
 pub fn ensure(scope: Scope) -> Result<()> {
-    let lacking = lacking(scope);
+    let needs = NEEDS.iter().filter(|need| need.scope <= scope).collect::<Vec<_>>();
+    ensure_all(&needs)
+}
+
+/// Installs what a virtual machine needs and this one lacks.
+pub fn ensure_guest() -> Result<()> {
+    ensure_all(&GUEST_NEEDS.iter().collect::<Vec<_>>())
+}
+
+fn ensure_all(needs: &[&'static Need]) -> Result<()> {
+    let lacking = lacking(needs);
     if lacking.is_empty() {
         return Ok(());
     }
@@ -68,14 +89,14 @@ pub fn ensure(scope: Scope) -> Result<()> {
     }
     let packages = lacking.iter().map(|need| need.package).collect::<BTreeSet<_>>();
     install(&packages)?;
-    if let Some(need) = self::lacking(scope).first() {
+    if let Some(need) = self::lacking(needs).first() {
         bail!("{} is installed, yet {:?} is not found", need.package, need.probe);
     }
     Ok(())
 }
 
-fn lacking(scope: Scope) -> Vec<&'static Need> {
-    NEEDS.iter().filter(|need| need.scope <= scope && !is_there(need.probe)).collect()
+fn lacking(needs: &[&'static Need]) -> Vec<&'static Need> {
+    needs.iter().filter(|need| !is_there(need.probe)).copied().collect()
 }
 
 fn is_there(probe: Probe) -> bool {

@@ -13,8 +13,8 @@
 //! a kind without tests, a count below the floor, a leftover, a build error.
 
 mod leftovers;
-mod output;
-mod plan;
+pub mod output;
+pub mod plan;
 
 use std::fs;
 use std::process::ExitCode;
@@ -32,7 +32,7 @@ use crate::{build, privilege, sh};
 /// Names a Python that has the package MLRsearch.
 const MLRSEARCH: &str = "DATAPLANE_MLRSEARCH_PYTHON";
 /// Makes a test fail where it would skip.
-const NO_SKIPS: &str = "DATAPLANE_TEST_ALL";
+pub const NO_SKIPS: &str = "DATAPLANE_TEST_ALL";
 
 /// Inherited by every process that a test starts, so that those left over are found.
 const MARKER: &str = "DATAPLANE_TEST_RUN";
