@@ -40,7 +40,7 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 
 use self::image::Image;
-use self::job::Job;
+use self::job::{Choice, Job};
 use self::kernel::Kernel;
 use self::modules::Modules;
 use self::protocol::Event;
@@ -111,9 +111,9 @@ pub struct Options {
 }
 
 impl Options {
-    fn job(&self) -> Job {
+    fn job(&self, emulated: bool) -> Job {
         match (self.test, self.bench) {
-            (true, _) => Job::Test(self.filter.clone()),
+            (true, _) => Job::Test(Choice { filter: self.filter.clone(), emulated }),
             (false, Some(Benchmark::Pktgen)) => Job::Bench,
             (false, None) => Job::Shell,
         }
@@ -143,7 +143,7 @@ pub fn run(paths: &Paths, options: &Options) -> Result<ExitCode> {
     build::release(paths, Scope::Test, &["dataplane-user", "dataplane-bench"])?;
     let machine = Machine { paths, options, kernel: &kernel, emulator: &emulator };
     let acceleration = machine.acceleration()?;
-    let job = options.job();
+    let job = options.job(acceleration != Acceleration::Kvm);
     let initrd = machine.initrd(&job)?;
     let taps = machine.taps();
     println!(
@@ -155,6 +155,11 @@ pub fn run(paths: &Paths, options: &Options) -> Result<ExitCode> {
         options.nic.name(),
         if taps { " on tap devices" } else { "" }
     );
+    if let Job::Test(choice) = &job {
+        for name in choice.left_out() {
+            println!("left out, takes too long in an emulated guest: {name} (--filter runs it)");
+        }
+    }
     let guest = machine.guest(&initrd.path, acceleration, job == Job::Shell);
     let mut command = emulator.command(&guest, taps);
     if job == Job::Shell {

@@ -27,9 +27,9 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
 
 #[test]
 fn exactly_one_job_is_asked_for() {
-    assert_eq!(options("--kernel 6.12 --test").unwrap().job(), Job::Test(None));
-    assert_eq!(options("--kernel 6.12 --bench pktgen --nic igb").unwrap().job(), Job::Bench);
-    assert_eq!(options("--kernel 7.3 --shell").unwrap().job(), Job::Shell);
+    assert_eq!(options("--kernel 6.12 --test").unwrap().job(false), Job::Test(Choice::default()));
+    assert_eq!(options("--kernel 6.12 --bench pktgen --nic igb").unwrap().job(true), Job::Bench);
+    assert_eq!(options("--kernel 7.3 --shell").unwrap().job(true), Job::Shell);
     assert!(options("--list").is_ok());
     for wrong in ["--kernel 6.12", "--test", "--kernel 6.12 --test --shell", "--kernel 6.12 --shell --filter x"] {
         assert!(options(wrong).is_err(), "{wrong}");
