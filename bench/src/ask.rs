@@ -67,7 +67,12 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<()> {
         let mut waiting = Vec::new();
         for socket in &sockets {
             let datagram = asker.question(sequence);
-            socket.send(&datagram).with_context(|| format!("cannot send to {}", options.address))?;
+            match socket.send(&datagram) {
+                // What an earlier packet met; this one was not sent.
+                Err(error) if error.kind() == ErrorKind::ConnectionRefused => socket.send(&datagram),
+                sent => sent,
+            }
+            .with_context(|| format!("cannot send to {}", options.address))?;
             waiting.push((socket, sequence, Instant::now()));
             tally.sent += 1;
             sequence += 1;

@@ -110,8 +110,9 @@ pub fn install(image: &mut Image, job: &Job, nic: Nic, paths: &Paths) -> Result<
             for executable in &executables {
                 image.program(&executable.path)?;
             }
-            script.push_str(&tests(&executables, choice));
+            // First what takes the least.
             script.push_str(CHECK_NIC);
+            script.push_str(&tests(&executables, choice));
         }
     }
     script.push_str("exit $failed\n");

@@ -149,7 +149,7 @@ pub fn run(paths: &Paths, options: &Options) -> Result<ExitCode> {
     println!(
         "guest: Linux {}, {}, {} CPUs, {} MiB, NIC {}{}",
         kernel.release,
-        if acceleration == Acceleration::Kvm { "KVM" } else { "emulated (TCG): times mean nothing" },
+        if acceleration == Acceleration::Kvm { "KVM" } else { "emulated (TCG), so that times mean nothing" },
         options.cpus,
         options.memory,
         options.nic.name(),
