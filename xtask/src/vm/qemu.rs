@@ -145,7 +145,9 @@ impl Emulator {
         };
         let mut command = Command::new(&self.program);
         command.envs(self.environment.iter().cloned());
-        sh::succeeds(command.args(["-device", &format!("{device},help")]))
+        // It succeeds for any name; only for one that it knows it has options to list.
+        let output = command.args(["-device", &format!("{device},help")]).stdin(Stdio::null()).output();
+        output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(&format!("{device} options")))
     }
 
     /// The command that runs a guest until it ends; its console is the command's input and output. QEMU is killed when
