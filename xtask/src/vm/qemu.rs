@@ -9,7 +9,7 @@ use clap::ValueEnum;
 
 use super::archive::{Archive, place};
 use super::kernel::Kernel;
-use crate::{privilege, sh};
+use crate::privilege;
 
 /// The emulator's program; Debian's package is `qemu-system-x86`.
 const PROGRAM: &str = "qemu-system-x86_64";
@@ -234,6 +234,7 @@ pub fn kvm_is_refused() -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sh;
 
     fn line(nic: Nic, taps: bool, interactive: bool) -> String {
         let kernel = Kernel { release: "6.12".to_owned(), image: "/k".into(), modules: "/m".into() };
