@@ -208,7 +208,9 @@ fn network(nic: Nic, taps: bool) -> Vec<String> {
             format!("hubport,id=net{index},hubid=0")
         };
         words.extend(["-netdev".to_owned(), back_end]);
-        words.extend(["-device".to_owned(), format!("{device},netdev=net{index},mac={mac}{queues}")]);
+        // A slot of its own: a NIC with virtual functions takes the numbers behind its own for them.
+        words.extend(["-device".to_owned(), format!("pcie-root-port,id=port{index},chassis={}", index + 1)]);
+        words.extend(["-device".to_owned(), format!("{device},netdev=net{index},bus=port{index},mac={mac}{queues}")]);
     }
     words
 }
@@ -264,6 +266,6 @@ mod tests {
     fn an_unpacked_emulator_keeps_to_its_own_modules() {
         let line = line(Nic::Igb, false, false);
         assert!(line.contains("QEMU_MODULE_DIR=/tree/usr/lib/x86_64-linux-gnu/qemu"), "{line}");
-        assert!(line.contains("igb,netdev=net0,mac=52:54:00:12:00:01"), "{line}");
+        assert!(line.contains("igb,netdev=net0,bus=port0,mac=52:54:00:12:00:01"), "{line}");
     }
 }
