@@ -180,11 +180,14 @@ pub fn forward(ctx: &XdpContext, params: &Params, worker: *const WorkerRow, mut 
     header.load = carried(worker, row, header.arrival_ns);
     // SAFETY: the bytes lie between the frame's start and end, checked above; [u8; N] has alignment 1.
     unsafe { write(at as *mut [u8; ETHERNET_BYTES], ethernet) };
-    match key {
+    if let Some(key) = &key {
+        header.flags |= key.flags();
+    }
+    // SAFETY: as above.
+    unsafe { wide::store(at + ETHERNET_BYTES, &header.emit()) };
+    if let Some(key) = &key {
         // SAFETY: as above.
-        Some(key) => unsafe { seal::seal(ctx, params, header, key, at) },
-        // SAFETY: as above.
-        None => unsafe { wide::store(at + ETHERNET_BYTES, &header.emit()) },
+        unsafe { seal::seal(ctx, params, &header, key, at) };
     }
     if is_routed {
         return route(ctx, peer, header.flow);

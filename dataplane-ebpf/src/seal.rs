@@ -55,6 +55,12 @@ impl Key {
         if read_word(unsafe { addr_of!((*row).valid) }) != 0 { Some(Self { number, row }) } else { None }
     }
 
+    /// Its number as the flags of a header have it.
+    #[inline(always)]
+    pub fn flags(&self) -> u8 {
+        self.number << 4
+    }
+
     /// Key of the tag.
     #[inline(always)]
     fn header(&self) -> [u64; 2] {
@@ -140,12 +146,13 @@ fn body_tag(ctx: &XdpContext, key: [u64; 2], length: usize) -> Option<u64> {
     Some(body.sip.finish(length, rest))
 }
 
-/// Writes the header of a frame that has room for it, and seals it. `at` is the frame's start, where [`BODY`] bytes lie.
+/// Seals a frame whose header is written, with [`Key::flags`] and room for the seal behind it. `at` is the frame's start, where
+/// [`BODY`] bytes lie.
 ///
 /// # Safety
 /// They lie inside the frame, as the verifier has seen.
 #[inline(always)]
-pub unsafe fn seal(ctx: &XdpContext, params: &Params, header: Header, key: Key, at: usize) {
+pub unsafe fn seal(ctx: &XdpContext, params: &Params, header: &Header, key: &Key, at: usize) {
     let length = usize::from(header.length);
     let body = if covers_body(params.auth, header.kind) && length > 0 {
         body_tag(ctx, key.body(), length).unwrap_or_default()
@@ -158,8 +165,6 @@ pub unsafe fn seal(ctx: &XdpContext, params: &Params, header: Header, key: Key, 
     // SAFETY: `row` is a live map value; only an address is taken.
     let serial = add_and_get(unsafe { addr_of_mut!((*row).issued) }, 1);
     // SAFETY: the caller's promise.
-    unsafe { wide::store(at + ETHERNET_BYTES, &header.with_key(key.number).emit()) };
-    // SAFETY: as above.
     unsafe { wide::store(at + OVERHEAD_BYTES, &serial.to_be_bytes()) };
     // SAFETY: as above.
     unsafe { wide::store(at + OVERHEAD_BYTES + WORD, &body.to_be_bytes()) };

@@ -21,6 +21,8 @@ mod peer;
 mod policies;
 #[path = "xdp_verdicts/results.rs"]
 mod results;
+#[path = "xdp_verdicts/seals.rs"]
+mod seals;
 #[path = "xdp_verdicts/truncated.rs"]
 mod truncated;
 #[path = "xdp_verdicts/verifier.rs"]

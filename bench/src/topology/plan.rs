@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use dataplane_common::seal::SEAL_BYTES;
 use dataplane_common::wire::ip::ETHERNET_BYTES;
 use dataplane_common::wire::link::OVERHEAD_BYTES;
 use dataplane_user::maps::PinDir;
@@ -88,9 +89,9 @@ impl Shape {
         Self { cables: pairs.collect(), ..self }
     }
 
-    /// MTU of the links: a forwarded frame carries the original's Ethernet header as payload.
+    /// MTU of the links: a forwarded frame carries the original's Ethernet header as payload, and there is room for a seal.
     pub fn link_mtu(&self) -> usize {
-        usize::from(self.port_mtu) + ETHERNET_BYTES + OVERHEAD_BYTES
+        usize::from(self.port_mtu) + ETHERNET_BYTES + OVERHEAD_BYTES + SEAL_BYTES
     }
 }
 

@@ -591,10 +591,13 @@ fn the_example_is_right_and_so_is_everything_it_comments_out() {
     assert_eq!((&plain.workers, &plain.policy), (&Workers::default(), &Policy::default()));
     assert_eq!((&plain.forwarding, &plain.reports), (&Forwarding::default(), &Reports::default()));
     let full = parse(&uncommented()).unwrap();
-    // What is commented out shows the defaults, except that it picks one function and a router for direct results.
+    // What is commented out shows the defaults, except that it picks one function, a router for direct results, and a key file.
     assert_eq!(full.functions, [FunctionConfig::new(KNOWN[0], PolicyKind::EptErl)]);
     assert_eq!(full.egress.interface, plain.egress.interface);
-    assert_eq!(Config { functions: plain.functions.clone(), egress: plain.egress.clone(), ..full }, plain);
+    let keyless = Interconnect { key_file: None, auth: Auth::Off, ..full.interconnect.clone() };
+    assert_eq!((full.interconnect.auth, keyless), (Auth::Header, plain.interconnect.clone()));
+    let (functions, egress, interconnect) = (plain.functions.clone(), plain.egress.clone(), plain.interconnect.clone());
+    assert_eq!(Config { functions, egress, interconnect, ..full }, plain);
 }
 
 /// The example with everything that it comments out.

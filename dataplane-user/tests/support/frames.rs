@@ -12,6 +12,9 @@ pub const DISCARD: u8 = 0x80;
 /// Bytes that the interconnect puts in front of a frame: Ethernet and its own header.
 pub const OVERHEAD: usize = 86;
 
+/// Bytes of a seal behind that.
+pub const SEAL: usize = 24;
+
 /// What lies between IP and ANEP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
@@ -347,6 +350,46 @@ impl Interconnect {
     pub fn report(&self, body: &Load) -> Vec<u8> {
         [self.frame(&[]), body.bytes()].concat()
     }
+}
+
+/// The keys of a seal.
+#[derive(Clone, Copy, Debug)]
+pub struct SealKey {
+    pub number: u8,
+    /// Of the tag, and of the body tag.
+    pub keys: [[u64; 2]; 2],
+}
+
+impl SealKey {
+    /// A frame without a seal as it is with one: this serial, and the tag of the whole body if that is covered.
+    pub fn seal(&self, plain: &[u8], serial: u64, with_body: bool) -> Vec<u8> {
+        let (front, body) = plain.split_at(OVERHEAD);
+        let mut frame = front.to_vec();
+        frame[17] |= self.number << 4;
+        frame.extend_from_slice(&serial.to_be_bytes());
+        let body_tag = if with_body { sip(self.keys[1], body) } else { 0 };
+        frame.extend_from_slice(&body_tag.to_be_bytes());
+        let tag = sip(self.keys[0], &frame[14..]);
+        frame.extend_from_slice(&tag.to_be_bytes());
+        frame.extend_from_slice(body);
+        frame
+    }
+
+    /// What lies behind the Ethernet header of a sealed frame, without its seal, and the serial; `None` when a tag is wrong.
+    pub fn open(&self, frame: &[u8], with_body: bool) -> Option<(Vec<u8>, u64)> {
+        let serial = u64::from_be_bytes(frame[OVERHEAD..OVERHEAD + 8].try_into().ok()?);
+        let mut plain = [&frame[..OVERHEAD], &frame[OVERHEAD + SEAL..]].concat();
+        plain[17] &= 0x0f;
+        (self.seal(&plain, serial, with_body) == frame).then_some((plain, serial))
+    }
+}
+
+/// SipHash-2-4 by another implementation than the product's.
+fn sip([k0, k1]: [u64; 2], bytes: &[u8]) -> u64 {
+    use std::hash::Hasher as _;
+    let mut sip = siphasher::sip::SipHasher24::new_with_keys(k0, k1);
+    sip.write(bytes);
+    sip.finish()
 }
 
 /// The body of a report.

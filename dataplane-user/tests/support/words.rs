@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use dataplane_common::maps::{self, FlowRow, FunctionRow, LoadRow, QueueRow, SignalsRow, SlotRow, WorkerRow};
+use dataplane_common::seal::SealRow;
 use dataplane_user::maps::{MapValue, MappedArray, Tables};
 
 /// The tables that programs read and write.
@@ -19,10 +20,11 @@ pub enum Table {
     Held,
     Signals,
     Roster,
+    Seals,
 }
 
 impl Table {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Load,
         Self::Workers,
         Self::Queues,
@@ -32,6 +34,7 @@ impl Table {
         Self::Held,
         Self::Signals,
         Self::Roster,
+        Self::Seals,
     ];
 
     /// Words of a row.
@@ -45,6 +48,7 @@ impl Table {
             Self::Flows => size_of::<FlowRow>(),
             Self::Signals => size_of::<SignalsRow>(),
             Self::Held | Self::Roster => 8,
+            Self::Seals => size_of::<SealRow>(),
         };
         bytes / 8
     }
@@ -60,6 +64,7 @@ impl Table {
             Self::Held => maps::HELD,
             Self::Signals => maps::SIGNALS,
             Self::Roster => maps::ROSTER,
+            Self::Seals => maps::SEALS,
         }
     }
 }
@@ -118,6 +123,11 @@ impl Place {
         Self { table: Table::Roster, row: position, offset: 0 }
     }
 
+    /// Of the serials of frames to and from a node.
+    pub fn seal(node: u16, offset: usize) -> Self {
+        Self { table: Table::Seals, row: node.into(), offset }
+    }
+
     /// The word in the mapped tables.
     pub fn word(self, tables: &Tables) -> &AtomicU64 {
         match self.table {
@@ -130,6 +140,7 @@ impl Place {
             Table::Held => tables.held.row(self.row).word(self.offset),
             Table::Signals => tables.signals.row(self.row).word(self.offset),
             Table::Roster => tables.roster.row(self.row).word(self.offset),
+            Table::Seals => tables.seals.row(self.row).word(self.offset),
         }
     }
 }
@@ -171,6 +182,7 @@ impl Words {
                 Table::Held => read_all(&tables.held, &mut self.words),
                 Table::Signals => read_all(&tables.signals, &mut self.words),
                 Table::Roster => read_all(&tables.roster, &mut self.words),
+                Table::Seals => read_all(&tables.seals, &mut self.words),
             }
         }
     }

@@ -167,6 +167,8 @@ pub struct Case {
     program: &'static str,
     at: Arrival,
     frame: Vec<u8>,
+    /// The frame without its seal, if the program takes that out.
+    plain: Option<Vec<u8>>,
     given: Vec<(Place, u64)>,
     policy: Option<u8>,
     ordered: bool,
@@ -182,6 +184,7 @@ impl Case {
             program,
             at: Arrival { interface, queue: 0, metadata: 0 },
             frame,
+            plain: None,
             given: Vec::new(),
             policy: None,
             ordered: true,
@@ -227,6 +230,12 @@ impl Case {
     /// With a word set before.
     pub fn given(mut self, place: Place, word: u64) -> Self {
         self.given.push((place, word));
+        self
+    }
+
+    /// Its seal is taken out, which leaves this.
+    pub fn opens(mut self, plain: Vec<u8>) -> Self {
+        self.plain = Some(plain);
         self
     }
 
@@ -455,7 +464,8 @@ fn check_end(case: &Case, policy: u8, outcome: &Outcome, words: &mut Words, wron
             let _ = writeln!(wrong, "  {what}: {found:02x?}\n  expected: {expected:02x?}");
         }
     };
-    let (mut verdict, mut frame, mut metadata) = (XDP_REDIRECT, case.frame.clone(), vec![0xcd; case.at.metadata]);
+    let plain = case.plain.as_ref().unwrap_or(&case.frame);
+    let (mut verdict, mut frame, mut metadata) = (XDP_REDIRECT, plain.clone(), vec![0xcd; case.at.metadata]);
     match &case.end {
         End::Left(left) => verdict = *left,
         End::Queued { .. } => {
@@ -472,7 +482,7 @@ fn check_end(case: &Case, policy: u8, outcome: &Outcome, words: &mut Words, wron
             expect("arrival", (outcome.time.0..=outcome.time.1).contains(&arrival), &arrival, &outcome.time);
             frame = forwarded(case, header, *numbered, arrival, words).frame(&case.frame);
         }
-        End::Returned => frame = case.frame[OVERHEAD..].to_vec(),
+        End::Returned => frame = plain[OVERHEAD..].to_vec(),
     }
     expect("verdict", outcome.verdict == verdict, &outcome.verdict, &verdict);
     expect("frame", outcome.frame == frame, &outcome.frame, &frame);

@@ -1,6 +1,6 @@
 //! The verifier takes the programs of every policy that may run in XDP, and is far from giving up.
 
-use dataplane_common::maps::Params;
+use dataplane_common::maps::{AUTH_FULL, AUTH_HEADER, AUTH_REPORTS, Params};
 use dataplane_common::policy::PolicyKind;
 
 use crate::support::node::{load, may_run, object};
@@ -36,6 +36,13 @@ fn every_policy_for_xdp_is_accepted() {
             }
             Ok(counts) => failures.push(format!("{}: {counts:?} instructions verified", kind.name())),
             Err(refused) => failures.push(format!("{}: {refused}", kind.name())),
+        }
+    }
+    let sealing = Params { policy: PolicyKind::Sooner as u32, policies: PolicyKind::Sooner.bit(), ..Params::DEFAULT };
+    for auth in [AUTH_REPORTS, AUTH_HEADER, AUTH_FULL] {
+        match verified(&object, Params { auth, ..sealing }) {
+            Ok(counts) if counts[0].max(counts[1]) <= MOST_INSTRUCTIONS => println!("auth {auth}: {counts:?}"),
+            refused => failures.push(format!("auth {auth}: {refused:?}")),
         }
     }
     println!("{accepted} policies accepted");
