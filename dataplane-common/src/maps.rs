@@ -524,8 +524,10 @@ pub struct Params {
     pub backlog_limit_ns: u32,
     /// How interconnect frames prove where they come from: [`AUTH_OFF`] and others.
     pub auth: u32,
-    /// UDP port of the routed interconnect.
-    pub link_port: u32,
+    /// UDP port of the interconnect on links that travel in UDP; reports go to the next one.
+    pub link_port: u16,
+    /// 1 = there are such links.
+    pub routed: u16,
     /// The settings of the policies.
     pub tuning: Tuning,
 }
@@ -546,7 +548,8 @@ impl Params {
         piggyback: 0,
         backlog_limit_ns: 0,
         auth: AUTH_OFF,
-        link_port: crate::wire::link::UDP_PORT as u32,
+        link_port: crate::wire::link::UDP_PORT,
+        routed: 0,
         tuning: Tuning::DEFAULT,
     };
 }

@@ -1,5 +1,6 @@
 //! What is done with a frame once it is decided: counted, charged, given to a worker, sent to a peer or out of a port.
 
+use core::ffi::c_void;
 use core::ptr::{addr_of, addr_of_mut, write};
 
 use aya_ebpf::EbpfContext;
@@ -7,10 +8,9 @@ use aya_ebpf::bindings::xdp_action::XDP_PASS;
 use aya_ebpf::helpers::{bpf_xdp_adjust_head, bpf_xdp_adjust_meta};
 use aya_ebpf::programs::XdpContext;
 use dataplane_common::load::{Received, has_credit};
-use dataplane_common::maps::{
-    AUTH_HEADER, LoadRow, PEER_PRESENT, PEER_ROUTED, Params, PeerRow, WorkerRow, socket_slot,
-};
+use dataplane_common::maps::{AUTH_HEADER, LoadRow, PEER_PRESENT, PEER_ROUTED, Params, WorkerRow, socket_slot};
 use dataplane_common::meta::{METADATA_BYTES, Metadata, Origin};
+use dataplane_common::packet::Packet;
 use dataplane_common::reason::Reason;
 use dataplane_common::seal::SEAL_BYTES;
 use dataplane_common::wire::ip::{ETHERNET_BYTES, ETHERTYPE_IPV4};
@@ -18,6 +18,7 @@ use dataplane_common::wire::link::{Carried, Header, NO_FLOW, OVERHEAD_BYTES, emi
 use dataplane_common::wire::route::{ROUTE_BYTES, Route};
 
 use crate::access::{add, add_and_get, here, number_in_flow, press, read_word};
+use crate::frame::XdpFrame;
 use crate::maps::{LINKS, LOAD_TABLE, PEERS, PORTS, QUEUES, WORKERS, XDP_COUNT, XSKS};
 use crate::seal::{self, Key};
 use crate::wide;
@@ -127,6 +128,9 @@ pub fn queue_at(ctx: &XdpContext, interface: u32, worker: *mut WorkerRow, charge
 /// `worker` is the row of the worker that would have taken it.
 #[inline(always)]
 pub fn forward(ctx: &XdpContext, params: &Params, worker: *const WorkerRow, mut header: Header, bytes: usize) -> bool {
+    if params.routed != 0 && has_headroom(ctx.as_ptr()) != 0 {
+        return unreachable();
+    }
     let node = u32::from(header.destination);
     let (Some(peer), Some(row)) = (PEERS.get(node), LOAD_TABLE.get_ptr_mut(node)) else {
         return unreachable();
@@ -144,7 +148,6 @@ pub fn forward(ctx: &XdpContext, params: &Params, worker: *const WorkerRow, mut 
         count(Reason::NoteTooLong);
         return false;
     }
-    let ethernet = emit_ethernet(peer.mac, peer.source_mac);
     let (key, overhead) = if params.auth >= AUTH_HEADER {
         match Key::signing() {
             Some(key) => (Some(key), OVERHEAD_BYTES + SEAL_BYTES),
@@ -154,10 +157,6 @@ pub fn forward(ctx: &XdpContext, params: &Params, worker: *const WorkerRow, mut 
         (None, OVERHEAD_BYTES)
     };
     if LINKS.redirect(node, 0).is_err() {
-        return unreachable();
-    }
-    let is_routed = peer.flags & PEER_ROUTED != 0;
-    if is_routed && !has_headroom(ctx, overhead + ROUTE_BYTES) {
         return unreachable();
     }
     // SAFETY: the context is valid; the frame's pointers are read again below.
@@ -179,7 +178,7 @@ pub fn forward(ctx: &XdpContext, params: &Params, worker: *const WorkerRow, mut 
     }
     header.load = carried(worker, row, header.arrival_ns);
     // SAFETY: the bytes lie between the frame's start and end, checked above; [u8; N] has alignment 1.
-    unsafe { write(at as *mut [u8; ETHERNET_BYTES], ethernet) };
+    unsafe { write(at as *mut [u8; ETHERNET_BYTES], emit_ethernet(peer.mac, peer.source_mac)) };
     if let Some(key) = &key {
         header.flags |= key.flags();
     }
@@ -189,48 +188,66 @@ pub fn forward(ctx: &XdpContext, params: &Params, worker: *const WorkerRow, mut 
         // SAFETY: as above.
         unsafe { seal::seal(ctx, params, &header, key, at) };
     }
-    if is_routed {
-        return route(ctx, peer, header.flow);
+    if params.routed != 0 {
+        // What it returns would cost stack that callers do not have. It cannot fail: `has_headroom` has looked.
+        route(ctx.as_ptr());
     }
     true
 }
 
-/// Whether there is so much room in front of the frame.
-#[inline(always)]
-fn has_headroom(ctx: &XdpContext, bytes: usize) -> bool {
+/// Whether there is room in front of the frame for all headers that there are.
+#[inline(never)]
+fn has_headroom(ctx: *mut c_void) -> u64 {
+    let ctx = &XdpContext::new(ctx.cast());
+    let bytes = OVERHEAD_BYTES + SEAL_BYTES + ROUTE_BYTES;
     // SAFETY: the context is valid; nobody uses a pointer into the frame from before.
     if unsafe { bpf_xdp_adjust_head(ctx.as_ptr().cast(), -(bytes as i32)) } != 0 {
-        return false;
+        return 1;
     }
     // SAFETY: as above.
-    unsafe { bpf_xdp_adjust_head(ctx.as_ptr().cast(), bytes as i32) == 0 }
+    u64::from(unsafe { bpf_xdp_adjust_head(ctx.as_ptr().cast(), bytes as i32) } != 0)
 }
 
-/// Puts an interconnect frame into UDP.
-#[inline(always)]
-fn route(ctx: &XdpContext, peer: &PeerRow, flow: u16) -> bool {
+/// Puts an interconnect frame into UDP, if its peer is reached so; 0 when it can be sent. Not in line, and told by the frame
+/// itself: callers have no stack left for it.
+#[inline(never)]
+fn route(ctx: *mut c_void) -> u64 {
+    let ctx = &XdpContext::new(ctx.cast());
+    let frame = XdpFrame::of(ctx);
+    let (Some(node), Some(flow)) = (frame.u16(ETHERNET_BYTES + 6), frame.u16(ETHERNET_BYTES + 30)) else {
+        return 1;
+    };
+    let Some(peer) = PEERS.get(u32::from(node)) else {
+        return 1;
+    };
+    if peer.flags & PEER_ROUTED == 0 {
+        return 0;
+    }
     // SAFETY: the context is valid; the frame's pointers are read again below.
     if unsafe { bpf_xdp_adjust_head(ctx.as_ptr().cast(), -(ROUTE_BYTES as i32)) } != 0 {
-        // Not so: `has_headroom` has looked. The work is in the account, and what is in it and does not arrive is told by the next frame.
-        return false;
+        // Not so: `has_headroom` has looked. The work is in the account, and that it has not arrived is told by the next frame.
+        return 1;
     }
     let (at, end) = (ctx.data(), ctx.data_end());
     if at + ETHERNET_BYTES + ROUTE_BYTES > end {
-        return false;
+        return 1;
     }
+    // The addresses are there, behind the room.
+    // SAFETY: the bytes lie between the frame's start and end, checked above.
+    unsafe { wide::store(at, &wide::load::<{ wide::WORD }>(at + ROUTE_BYTES)) };
+    // SAFETY: as above; [u8; N] has alignment 1.
+    unsafe { write((at + 8) as *mut [u8; 4], wide::load::<4>(at + ROUTE_BYTES + 8)) };
+    // SAFETY: as above.
+    unsafe { write((at + 12) as *mut [u8; 2], ETHERTYPE_IPV4.to_be_bytes()) };
     let way = Route { address: peer.address, source: peer.source_address, port: peer.udp_port };
     let (words, last) = way.words(end - at - ETHERNET_BYTES - ROUTE_BYTES, flow);
-    let mut ethernet = emit_ethernet(peer.mac, peer.source_mac);
-    [ethernet[12], ethernet[13]] = ETHERTYPE_IPV4.to_be_bytes();
-    // SAFETY: the bytes lie between the frame's start and end, checked above; [u8; N] has alignment 1.
-    unsafe { write(at as *mut [u8; ETHERNET_BYTES], ethernet) };
     for (index, word) in words.into_iter().enumerate() {
         // SAFETY: as above.
         unsafe { wide::store(at + ETHERNET_BYTES + wide::WORD * index, &word.to_be_bytes()) };
     }
     // SAFETY: as above.
     unsafe { write((at + ETHERNET_BYTES + wide::WORD * words.len()) as *mut [u8; 4], last.to_be_bytes()) };
-    true
+    0
 }
 
 /// Takes an interconnect frame out of UDP: it is then as if it had come over Ethernet. False when the frame is too short.

@@ -211,7 +211,7 @@ pub fn dp_link(ctx: XdpContext) -> u32 {
     count(Reason::SeenLink);
     let params = params();
     let frame = XdpFrame::of(&ctx);
-    let frame = if is_routed(&frame, params.link_port as u16) {
+    let frame = if params.routed != 0 && is_routed(&frame, params.link_port) {
         if !act::take_out_of_udp(&ctx) {
             return drop_frame(Reason::DropLinkTruncated);
         }

@@ -115,10 +115,12 @@ unsafe extern "C" fn take<const N: usize>(index: u32, state: *mut c_void) -> c_l
     0
 }
 
-/// The tag of the first `length` bytes of a sealed frame's body; `None` when the frame ends before.
-#[inline(always)]
-fn body_tag(ctx: &XdpContext, key: [u64; 2], length: usize) -> Option<u64> {
-    let mut body = Body { ctx: ctx.ctx, sip: Sip::new(key), from: BODY };
+/// The tag of the first `length` bytes of a sealed frame's body, all of which are there. Not in line: what it keeps for
+/// `bpf_loop` would lie on the stack of the whole program, which has 512 bytes with all that it calls.
+#[inline(never)]
+fn body_tag(ctx: *mut xdp_md, k0: u64, k1: u64, length: usize) -> u64 {
+    let mut body = Body { ctx, sip: Sip::new([k0, k1]), from: BODY };
+    let ctx = XdpContext::new(ctx);
     let state: *mut c_void = addr_of_mut!(body).cast();
     let steps: unsafe extern "C" fn(u32, *mut c_void) -> c_long = take::<WORDS>;
     // SAFETY: `take` matches the callback's signature, and `body` outlives the call.
@@ -132,18 +134,15 @@ fn body_tag(ctx: &XdpContext, key: [u64; 2], length: usize) -> Option<u64> {
         left => {
             // There is a seal before the body, so that the last eight bytes are always there.
             let offset = BODY - WORD + length;
-            if offset > LAST {
-                return None;
-            }
             let at = ctx.data() + offset;
-            if at + WORD > ctx.data_end() {
-                return None;
+            if offset > LAST || at + WORD > ctx.data_end() {
+                return 0;
             }
             // SAFETY: the word at `at` lies between the frame's start and end, checked above.
             u64::from_le_bytes(unsafe { wide::load::<WORD>(at) }) >> (8 * (WORD - left))
         }
     };
-    Some(body.sip.finish(length, rest))
+    body.sip.finish(length, rest)
 }
 
 /// Seals a frame whose header is written, with [`Key::flags`] and room for the seal behind it. `at` is the frame's start, where
@@ -155,7 +154,8 @@ fn body_tag(ctx: &XdpContext, key: [u64; 2], length: usize) -> Option<u64> {
 pub unsafe fn seal(ctx: &XdpContext, params: &Params, header: &Header, key: &Key, at: usize) {
     let length = usize::from(header.length);
     let body = if covers_body(params.auth, header.kind) && length > 0 {
-        body_tag(ctx, key.body(), length).unwrap_or_default()
+        let [k0, k1] = key.body();
+        body_tag(ctx.ctx, k0, k1, length)
     } else {
         0
     };
@@ -242,8 +242,11 @@ pub fn open(ctx: &XdpContext, params: &Params, header: &Header) -> Result<(), Re
         return Err(Reason::DropLinkStaleBoot);
     }
     // All of this before the serial is taken: the frame that was sent may still come.
-    if covers_body(params.auth, header.kind) && length > 0 && body_tag(ctx, key.body(), length) != Some(body) {
-        return Err(Reason::DropLinkBody);
+    if covers_body(params.auth, header.kind) && length > 0 {
+        let [k0, k1] = key.body();
+        if body_tag(ctx.ctx, k0, k1, length) != body {
+            return Err(Reason::DropLinkBody);
+        }
     }
     let Some(row) = SEALS.get_ptr_mut(u32::from(header.source)) else {
         return Err(Reason::DropLinkSource);

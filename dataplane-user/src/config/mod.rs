@@ -574,7 +574,8 @@ impl Config {
             piggyback: self.reports.piggyback.into(),
             backlog_limit_ns: self.workers.backlog_limit_ns,
             auth: self.interconnect.auth_id(),
-            link_port: self.interconnect.port.into(),
+            link_port: self.interconnect.port,
+            routed: self.links.iter().any(|link| link.encapsulation == Encapsulation::Udp).into(),
             tuning: self.policy.tuning,
             ..Params::DEFAULT
         }
