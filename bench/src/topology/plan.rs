@@ -22,6 +22,7 @@ use anyhow::{Result, ensure};
 use dataplane_common::seal::SEAL_BYTES;
 use dataplane_common::wire::ip::ETHERNET_BYTES;
 use dataplane_common::wire::link::OVERHEAD_BYTES;
+use dataplane_common::wire::route::ROUTE_BYTES;
 use dataplane_user::maps::PinDir;
 use serde::{Deserialize, Serialize};
 
@@ -91,7 +92,7 @@ impl Shape {
 
     /// MTU of the links: a forwarded frame carries the original's Ethernet header as payload, and there is room for a seal.
     pub fn link_mtu(&self) -> usize {
-        usize::from(self.port_mtu) + ETHERNET_BYTES + OVERHEAD_BYTES + SEAL_BYTES
+        usize::from(self.port_mtu) + ETHERNET_BYTES + OVERHEAD_BYTES + SEAL_BYTES + ROUTE_BYTES
     }
 }
 
@@ -134,6 +135,8 @@ pub struct LinkEnd {
     pub interface: String,
     /// MAC address at this end.
     pub mac: Mac,
+    /// IPv4 address at this end, of a /30.
+    pub ipv4: Ipv4Addr,
 }
 
 /// How the kernel shares out CPUs to a node's threads.
@@ -194,6 +197,10 @@ pub struct NodeSettings {
     pub names_peers: bool,
     /// More configuration, TOML sections as they stand.
     pub extra: String,
+    /// How frames travel between nodes: `xdp`, `xsk` or `udp`.
+    pub transport: String,
+    /// They travel in UDP; with the transport `udp` always.
+    pub routed: bool,
     /// How the kernel schedules it.
     pub scheduling: Scheduling,
 }
@@ -217,6 +224,8 @@ impl NodeSettings {
             thesis: false,
             names_peers: true,
             extra: String::new(),
+            transport: "xdp".to_owned(),
+            routed: false,
             scheduling: Scheduling::Ordinary,
         }
     }
@@ -295,12 +304,23 @@ impl Plan {
 
     /// The end at `node` of the link to `peer`.
     pub fn link(&self, node: u16, peer: u16) -> LinkEnd {
-        LinkEnd { interface: format!("to-n{peer}"), mac: [2, 0, 0, 1, node as u8, peer as u8] }
+        // Nodes are few: both fit four bits.
+        let pair = (node.min(peer) << 4 | node.max(peer)) as u8;
+        let host = if node < peer { 1 } else { 2 };
+        LinkEnd {
+            interface: format!("to-n{peer}"),
+            mac: [2, 0, 0, 1, node as u8, peer as u8],
+            ipv4: Ipv4Addr::new(198, 19, pair, host),
+        }
     }
 
     /// The end in the box of the half of a cable that `node` is at; the other half ends at `peer`.
     pub fn cable_end(&self, node: u16, peer: u16) -> LinkEnd {
-        LinkEnd { interface: format!("c{node}-{peer}"), mac: [2, 0, 0, 2, node as u8, peer as u8] }
+        LinkEnd {
+            interface: format!("c{node}-{peer}"),
+            mac: [2, 0, 0, 2, node as u8, peer as u8],
+            ipv4: Ipv4Addr::UNSPECIFIED,
+        }
     }
 
     /// The other nodes.
@@ -406,6 +426,13 @@ impl Plan {
                 let _ = writeln!(text, "neigh replace {neighbour} lladdr {mac} dev {interface} nud permanent");
             }
         }
+        if let Host::Node(node) = host {
+            for (own, other) in self.peers(node).map(|peer| (self.link(node, peer), self.link(peer, node))) {
+                let (interface, mac) = (&own.interface, format_mac(other.mac));
+                let _ = writeln!(text, "addr add {}/30 dev {interface}", own.ipv4);
+                let _ = writeln!(text, "neigh replace {} lladdr {mac} dev {interface} nud permanent", other.ipv4);
+            }
+        }
         text
     }
 
@@ -418,19 +445,29 @@ impl Plan {
         };
         add(format!("[node]\nname = \"{}\"\nid = {node}\n", self.name(Host::Node(node))));
         add(format!("[[port]]\ninterface = \"{PORT_INTERFACE}\"\nmode = \"native\"\n"));
+        let in_udp = settings.routed || settings.transport == "udp";
+        // What a test adds may have the section already.
+        if settings.transport != "xdp" {
+            add(format!("[interconnect]\ntransport = \"{}\"\n", settings.transport));
+        }
         for peer in self.peers(node) {
             let (near, far) = (self.link(node, peer), self.link(peer, node));
             let segment = format!("n{}-n{}", node.min(peer), node.max(peer));
             let link = format!("interface = \"{}\"\nmode = \"native\"\nsegment = \"{segment}\"\n", near.interface);
-            add(format!("[[link]]\n{link}"));
+            let encapsulation = if in_udp { "udp" } else { "ethernet" };
+            add(format!("[[link]]\n{link}encapsulation = \"{encapsulation}\"\n"));
             if !settings.names_peers {
                 continue;
             }
+            let end = if in_udp {
+                format!("address = \"{}\"", far.ipv4)
+            } else {
+                format!("mac = \"{}\"", format_mac(far.mac))
+            };
             add(format!(
-                "[[peer]]\nname = \"{}\"\nid = {peer}\nlink = \"{}\"\nmac = \"{}\"\n",
+                "[[peer]]\nname = \"{}\"\nid = {peer}\nlink = \"{}\"\n{end}\n",
                 self.name(Host::Node(peer)),
                 near.interface,
-                format_mac(far.mac)
             ));
         }
         add(format!(
