@@ -16,7 +16,7 @@ pub struct Ledger {
     pub link_seen: u64,
     /// Frames of links that ended in a named counter.
     pub link_ended: u64,
-    /// Frames the XDP programs gave to workers.
+    /// Frames given to workers: by the XDP programs, and by workers to themselves.
     pub queued: u64,
     /// Frames the kernel dropped in front of a worker's receive ring (ring full, fill ring empty).
     pub ring_dropped: u64,
@@ -42,10 +42,17 @@ impl Ledger {
             port_ended: sum(Stage::Port, false),
             link_seen: sum(Stage::Link, true),
             link_ended: sum(Stage::Link, false),
-            queued: [Reason::LocalQueued, Reason::ForwardQueued, Reason::ResultQueued, Reason::PullQueued]
-                .iter()
-                .map(|reason| counters[*reason as usize])
-                .sum(),
+            // What a worker places anew it has given itself.
+            queued: [
+                Reason::LocalQueued,
+                Reason::ForwardQueued,
+                Reason::ResultQueued,
+                Reason::PullQueued,
+                Reason::SeenAgain,
+            ]
+            .iter()
+            .map(|reason| counters[*reason as usize])
+            .sum(),
             ring_dropped,
             taken: sum(Stage::Worker, true),
             worker_ended: sum(Stage::Worker, false),

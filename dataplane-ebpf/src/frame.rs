@@ -1,5 +1,6 @@
 //! Frames between two pointers, as `dataplane-common` reads them, and what was found out about one.
 
+use core::arch::asm;
 use core::ptr::{addr_of_mut, read_volatile, write_volatile};
 
 use aya_ebpf::programs::XdpContext;
@@ -62,7 +63,11 @@ impl Packet for XdpFrame {
         if offset > MAX_OFFSET {
             return None;
         }
-        let at = self.start + offset;
+        // Verifiers before Linux 6.3 or so lose that bound on the way through a 32-bit copy, so it is written down once more.
+        let mut offset = offset as u64;
+        // SAFETY: plain arithmetic on a register.
+        unsafe { asm!("{0} &= {1}", inout(reg) offset, const MAX_OFFSET, options(pure, nomem, nostack)) };
+        let at = self.start + offset as usize;
         if at + N > self.end {
             return None;
         }
