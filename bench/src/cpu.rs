@@ -100,6 +100,28 @@ fn parse_process(text: &str) -> Option<u64> {
     Some(times.next()?? + times.next()??)
 }
 
+/// CPU time of all living threads of a process, ns, as the scheduler counts it (`Documentation/scheduler/sched-stats.rst`). What
+/// the kernel does in interrupts on top of a thread is in that thread's time, unless the kernel was built to count it apart.
+///
+/// # Errors
+/// The process is gone, or the kernel has no `schedstat`.
+pub fn process_ns(pid: u32) -> Result<u64> {
+    let directory = format!("/proc/{pid}/task");
+    let mut ns = 0;
+    for entry in fs::read_dir(&directory).with_context(|| format!("cannot list {directory}"))? {
+        let path = entry.with_context(|| format!("cannot list {directory}"))?.path().join("schedstat");
+        // A thread may have ended since it was listed.
+        let Ok(text) = fs::read_to_string(&path) else { continue };
+        ns += parse_schedstat(&text).with_context(|| format!("not understood: {}", path.display()))?;
+    }
+    Ok(ns)
+}
+
+/// The first field of `/proc/PID/task/TID/schedstat`: time on the CPU, ns.
+fn parse_schedstat(text: &str) -> Option<u64> {
+    text.split_whitespace().next()?.parse().ok()
+}
+
 /// What disturbed a measurement, as shares of all cores' time, 1 = all of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
@@ -183,6 +205,13 @@ mod tests {
         assert_eq!(parse_family(&process(1)), Some(575));
         assert_eq!(parse_family(&process(2)), Some(0));
         assert_eq!(parse_family("42"), None);
+    }
+
+    #[test]
+    fn a_threads_time_is_the_first_field() {
+        assert_eq!(parse_schedstat("123456789 42 7\n"), Some(123_456_789));
+        assert_eq!(parse_schedstat(""), None);
+        assert!(process_ns(std::process::id()).unwrap() > 0 && process_ns(u32::MAX).is_err());
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! | [`status`] | what `dataplane status -j` says, as values |
 //! | [`packet`] | builds active packets, reads them when they come back |
 //! | [`ask`] | active packets to a node from ordinary sockets, and what comes back |
+//! | [`interconnect`] | the three transports between nodes, compared |
 //! | [`throughput`] | the highest rate without loss, and with little |
 //! | [`trials`] | benchmarks that are series of trials: loss, burst, soak, scale, reload |
 //! | [`traffic`] | schedules, the generator, the account of one run |
@@ -37,6 +38,7 @@ pub mod cpu;
 pub mod demo;
 pub mod environment;
 pub mod generate;
+pub mod interconnect;
 pub mod interrupt;
 pub mod latency;
 pub mod maps;

@@ -11,7 +11,7 @@ use dataplane_bench::interrupt::{Interrupt, Interrupted};
 use dataplane_bench::topology::{self, BPFFS};
 use dataplane_bench::traffic::generator::{self, Event, GeneratorPlan};
 use dataplane_bench::trials::{burst, loss, reload, scale, soak};
-use dataplane_bench::{ask, demo, latency, maps, peers, report, throughput, validate};
+use dataplane_bench::{ask, demo, interconnect, latency, maps, peers, report, throughput, validate};
 
 /// Exit code after SIGINT or SIGTERM, as shells have it.
 const INTERRUPTED: u8 = 130;
@@ -51,6 +51,8 @@ enum Action {
     Scale(scale::Options),
     /// Measure how long nothing is answered when a node is replaced under load.
     Reload(reload::Options),
+    /// Compare the transports between nodes: round trips, rate, CPU time.
+    Interconnect(interconnect::Options),
     /// Make one HTML page of the results in a directory.
     Report(report::Options),
     /// Compare the simulator with a cluster of namespaces, on the same packets.
@@ -62,6 +64,12 @@ enum Action {
     Offer {
         /// The offer.
         offer: PathBuf,
+    },
+    /// Send packets one at a time by a plan (JSON) in this network namespace; prints what came back as JSON.
+    #[command(hide = true)]
+    Ping {
+        /// The plan.
+        plan: PathBuf,
     },
     /// Send active packets to a node from ordinary sockets of this network namespace, and check the answers.
     Ask(ask::Options),
@@ -87,6 +95,8 @@ fn main() -> ExitCode {
         Action::Soak(options) => interruptible(|interrupt| soak::run(options, interrupt)),
         Action::Scale(options) => interruptible(|interrupt| scale::run(options, interrupt)),
         Action::Reload(options) => interruptible(|interrupt| reload::run(options, interrupt)),
+        Action::Interconnect(options) => interruptible(|interrupt| interconnect::run(options, interrupt)),
+        Action::Ping { plan } => interconnect::ping::run(plan),
         Action::Report(options) => report::run(options),
         Action::Validate(options) => interruptible(|interrupt| validate::run(options, interrupt)),
         Action::Pktgen(settings) => run_pktgen(settings),

@@ -23,6 +23,8 @@ use crate::topology::{Mac, PortPlan};
 const MAGIC: u64 = u64::from_be_bytes(*b"DP-PROBE");
 /// Length of a probe, bytes.
 pub const PROBE_BYTES: usize = 24;
+/// UDP source port of the first flow of [`Recipe::to_port`].
+pub const FIRST_SOURCE_PORT: u16 = 40_000;
 /// Hop limit of the packets.
 const TTL: u8 = 64;
 
@@ -124,7 +126,7 @@ impl Recipe {
             destination_mac: port.node_mac,
             vlans: Vec::new(),
             addresses: Addresses::V4 { source: port.generator_ipv4, destination: port.node_ipv4 },
-            carrier: Carrier::Udp { source: 40_000 + flow, destination: UDP_PORT, checksum: true },
+            carrier: Carrier::Udp { source: FIRST_SOURCE_PORT + flow, destination: UDP_PORT, checksum: true },
             type_id,
             discard_unknown: true,
             operand: None,

@@ -12,7 +12,7 @@ pub mod lab;
 pub mod measure;
 mod outcome;
 mod plain;
-mod product;
+pub(crate) mod product;
 mod socket;
 mod table;
 mod tools;

@@ -12,7 +12,9 @@ use anyhow::{Context, Result, bail, ensure};
 use dataplane_common::load::{Here, Received};
 use dataplane_common::reason::Reason;
 use dataplane_common::wire::anep::UDP_PORT;
-use dataplane_common::wire::link::{Header, Kind, Report, emit_ethernet};
+use dataplane_common::wire::ip::{ETHERNET_BYTES, ETHERTYPE_IPV4};
+use dataplane_common::wire::link::{self, Header, Kind, Report, emit_ethernet};
+use dataplane_common::wire::route::Route;
 use dataplane_user::functions::Builtin;
 use dataplane_user::sys::{NetDevice, PacketSocket};
 use dataplane_user::worker::monotonic_ns;
@@ -25,7 +27,7 @@ use crate::generate::FrameSpec;
 use crate::generate::frame::MIN_SIZE;
 use crate::interrupt::Interrupt;
 use crate::status::Status;
-use crate::topology::{Host, NodeSettings, Scheduling};
+use crate::topology::{Host, LinkEnd, NodeSettings, Scheduling};
 
 /// A UDP source port for the one flow.
 const SENDER_PORT: u16 = 40_000;
@@ -192,10 +194,8 @@ fn keep_company(lab: &Lab, task: Task, interrupt: &Interrupt) -> Result<Company>
             status.workers.iter().map(|worker| u128::from(worker.backlog_ns)).sum::<u128>() > least_ns
         })?;
     }
-    let next_node = play_next_node(lab)?;
-    wait_for(lab, interrupt, "the next node", |status| {
-        status.peers.iter().any(|peer| peer.id == NEXT && peer.is_alive())
-    })?;
+    let next_node = play_next_node(lab, false)?;
+    wait_for_next_node(lab, interrupt)?;
     Ok(Company { occupier, occupations, next_node })
 }
 
@@ -232,6 +232,16 @@ fn wait_for(lab: &Lab, interrupt: &Interrupt, what: &str, is_seen: impl Fn(&Stat
     Ok(())
 }
 
+/// Waits until the tested node sees the next one.
+///
+/// # Errors
+/// It does not in time, or this process was interrupted.
+pub(crate) fn wait_for_next_node(lab: &Lab, interrupt: &Interrupt) -> Result<()> {
+    wait_for(lab, interrupt, "the next node", |status| {
+        status.peers.iter().any(|peer| peer.id == NEXT && peer.is_alive())
+    })
+}
+
 impl Running for Node {
     fn pids(&self) -> Vec<u32> {
         self.pids.clone()
@@ -265,8 +275,11 @@ fn check_purity(status: &Status, task: Task, occupations: u64) -> Result<()> {
     Ok(())
 }
 
-/// Plays the next node: reports until it is over.
-fn play_next_node(lab: &Lab) -> Result<Background> {
+/// Plays the next node: reports until it is over, with `in_udp` by datagrams.
+///
+/// # Errors
+/// A socket cannot be opened.
+pub(crate) fn play_next_node(lab: &Lab, in_udp: bool) -> Result<Background> {
     let plan = lab.cluster.plan();
     let (ours, tested) = (plan.link(NEXT, TESTED), plan.link(TESTED, NEXT));
     let onward = lab.onward_receiver();
@@ -275,7 +288,10 @@ fn play_next_node(lab: &Lab) -> Result<Background> {
     Ok(Background::start(move |is_over| {
         let mut sequence = 0;
         while !is_over.load(Ordering::Relaxed) {
-            let frame = report(sequence, epoch, onward.last_forward()?, tested.mac, ours.mac);
+            let mut frame = report(sequence, epoch, onward.last_forward()?, tested.mac, ours.mac);
+            if in_udp {
+                frame = in_datagram(&frame, &ours, &tested);
+            }
             // A full queue costs one report.
             let _ = socket.send(device.index, &frame);
             sequence = sequence.wrapping_add(1);
@@ -303,6 +319,15 @@ fn report(sequence: u32, epoch: u32, last: (u32, u32), to: [u8; 6], from: [u8; 6
     };
     let report = Report { interval_us: PROMISE_US, workers: 1, ..Report::default() };
     [emit_ethernet(to, from).as_slice(), &header.emit(), &report.emit()].concat()
+}
+
+/// The same in UDP, as nodes send reports to each other.
+fn in_datagram(frame: &[u8], from: &LinkEnd, to: &LinkEnd) -> Vec<u8> {
+    let payload = &frame[ETHERNET_BYTES..];
+    // Reports go to the port behind that of forwards.
+    let route = Route { address: to.ipv4.octets(), source: from.ipv4.octets(), port: link::UDP_PORT + 1 };
+    let ethertype = ETHERTYPE_IPV4.to_be_bytes();
+    [&to.mac[..], &from.mac, &ethertype, &route.emit(payload.len(), 0), payload].concat()
 }
 
 #[cfg(test)]

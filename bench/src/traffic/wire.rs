@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::fd::AsFd as _;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use aya::programs::links::FdLink;
@@ -13,6 +14,8 @@ use dataplane_user::sys::NetDevice;
 use dataplane_user::worker::monotonic_ns;
 use dataplane_user::xdp::{Mode, Object, Sizes};
 use dataplane_user::xsk::{Batch, Kick, Umem, UmemConfig, Xsk, XskConfig};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 /// Name of the program that stamps the arrival time.
 const SINK: &str = "dp_sink";
@@ -141,6 +144,20 @@ impl Wire {
             self.recycle();
         }
         received
+    }
+
+    /// Sleeps until a frame has come in, or `patience` is over.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn wait(&self, patience: Duration) -> Result<()> {
+        let mut events = self.sockets.iter().map(|socket| PollFd::new(socket, PollFlags::IN)).collect::<Vec<_>>();
+        let timeout = Timespec::try_from(patience).context("BUG: a time that the kernel cannot count")?;
+        match poll(&mut events, Some(&timeout)) {
+            // The caller looks at what has come in, whatever ended the wait.
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error).context("cannot wait for frames"),
+        }
     }
 
     /// Whether a receive ring is half full, so that it must be looked at whatever else is to be done.

@@ -40,14 +40,14 @@ struct Header<'a, S> {
 }
 
 /// A file of lines.
-struct Log {
+pub(crate) struct Log {
     path: PathBuf,
     file: File,
 }
 
 impl Log {
     /// Begins `NAME.jsonl` in a directory.
-    fn create(
+    pub(crate) fn create(
         directory: &Path,
         name: &'static str,
         environment: &Environment,
@@ -63,14 +63,14 @@ impl Log {
     }
 
     /// Adds a line.
-    fn write(&mut self, trial: &impl Serialize) -> Result<()> {
+    pub(crate) fn write(&mut self, trial: &impl Serialize) -> Result<()> {
         let mut line = serde_json::to_vec(trial)?;
         line.push(b'\n');
         self.file.write_all(&line).with_context(|| format!("cannot write {}", self.path.display()))
     }
 
     /// Says where it is.
-    fn announce(&self) {
+    pub(crate) fn announce(&self) {
         println!("wrote {}", self.path.display());
     }
 }
