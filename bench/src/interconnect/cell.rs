@@ -10,6 +10,10 @@ use crate::topology::{NodeSettings, Scheduling};
 /// The policy of the nodes: the flow of a packet alone decides where it is computed.
 pub const POLICY: &str = "hrw";
 
+/// Time between two reports: long, so that they take no part in what is measured, and so that a worker that never sleeps does
+/// not keep the reporter of its CPU from keeping its promise. The policy does not look at loads.
+const REPORTS: Duration = Duration::from_millis(10);
+
 /// How frames travel between nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -79,6 +83,8 @@ pub fn settings(transport: Transport, waiting: Waiting, cpu: usize) -> NodeSetti
         spin: waiting.spin().unwrap_or(defaults.spin),
         extra: "[[function]]\nname = \"forward\"\norder = \"none\"\n".to_owned(),
         scheduling: Scheduling::Favoured,
+        report_interval: REPORTS,
+        idle_interval: REPORTS,
         ..defaults
     }
 }
@@ -133,6 +139,17 @@ pub struct RoundTrips {
     pub p999_ns: u64,
     /// What disturbed it.
     pub noise: Noise,
+}
+
+impl RoundTrips {
+    /// Share of the packets that were computed where they had to be.
+    pub fn computed_there(&self) -> f64 {
+        let right = match self.place {
+            Place::There => self.forwarded,
+            Place::Here => self.sent.saturating_sub(self.forwarded),
+        };
+        right as f64 / self.sent.max(1) as f64
+    }
 }
 
 /// One way, under overload.

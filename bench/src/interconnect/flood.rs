@@ -17,7 +17,6 @@ use crate::peers::contender::{Contender, Settings};
 use crate::peers::lab::{Lab, TESTED};
 use crate::peers::product;
 use crate::status::Status;
-use crate::topology::NodeSettings;
 
 /// From the start of the traffic to the window.
 const WARM_UP: Duration = Duration::from_millis(150);
@@ -26,8 +25,6 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// From the moment at which the node sees the other one to the traffic: its plan must know of it, too.
 const PLAN: Duration = Duration::from_millis(50);
 
-/// Time between two reports of node 1.
-const REPORTS: Duration = Duration::from_millis(1);
 /// Share of the packets that must have gone to node 2.
 const PURITY: f64 = 0.98;
 
@@ -78,11 +75,7 @@ impl Path<'_> {
         (round, dropped_frame_ns): (u32, f64),
         interrupt: &Interrupt,
     ) -> Result<Flood> {
-        let node = NodeSettings {
-            // The receiver of datagrams counts reports, too: there shall be few.
-            report_interval: REPORTS,
-            ..settings(transport, Waiting::Sleeping, self.settings.cpu)
-        };
+        let node = settings(transport, Waiting::Sleeping, self.settings.cpu);
         self.lab.cluster.start(TESTED, &node, interrupt)?;
         let measured = self.measure_node(transport, interrupt);
         self.lab.cluster.stop(TESTED)?;

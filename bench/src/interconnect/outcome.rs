@@ -40,6 +40,8 @@ pub struct RoundTripRow {
     pub udp_through_this: Option<Spread>,
     /// Packets without an answer, all rounds together.
     pub lost: u64,
+    /// Share of the packets that were computed at this place.
+    pub computed_there: Spread,
     /// Share of the CPUs that other programs used meanwhile.
     pub others: Spread,
 }
@@ -97,6 +99,8 @@ pub struct Outcome {
     pub floods: Vec<FloodRow>,
     /// What was to be shown.
     pub goals: Vec<Goal>,
+    /// Turns that failed, with the reason.
+    pub failures: Vec<String>,
 }
 
 impl Outcome {
@@ -134,6 +138,7 @@ impl Outcome {
             round_trips,
             floods,
             goals,
+            failures: Vec::new(),
         }
     }
 
@@ -159,6 +164,9 @@ impl Outcome {
             let verdict = if goal.met { "met" } else { "missed" };
             let _ = writeln!(text, "goal: {} {:.2}: found {:.2}, {verdict}", goal.name, goal.wanted, goal.found);
         }
+        for failure in &self.failures {
+            let _ = writeln!(text, "failed: {failure}");
+        }
         text
     }
 
@@ -173,6 +181,7 @@ impl Outcome {
             "p99.9 us",
             "udp/this p50",
             "lost",
+            "there",
             "others",
         ];
         let mut rows = vec![heads.map(str::to_owned).to_vec()];
@@ -187,6 +196,7 @@ impl Outcome {
                 spread(Some(&row.p999_us), 1),
                 spread(row.udp_through_this.as_ref(), 2),
                 row.lost.to_string(),
+                format!("{:.1} %", row.computed_there.min * 100.0),
                 format!("{:.0} %", row.others.median * 100.0),
             ]);
         }
@@ -248,6 +258,7 @@ fn trip_row(
         p999_us: microseconds(|trip| trip.p999_ns)?,
         udp_through_this: Spread::of(ratios),
         lost: of(transport).map(|trip| trip.lost).sum(),
+        computed_there: Spread::of(of(transport).map(RoundTrips::computed_there))?,
         others: Spread::of(of(transport).map(|trip| trip.noise.others))?,
     })
 }
