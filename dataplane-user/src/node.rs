@@ -1,6 +1,7 @@
 //! A running node: configuration in, XDP attached, workers and reporter running; and the way back.
 
 mod cluster;
+mod kernel;
 mod publisher;
 
 use std::mem::offset_of;
@@ -36,9 +37,9 @@ use crate::maps::{ClaimedDir, PinDir, Tables};
 use crate::membership::{Membership, Profile, Refused};
 use crate::peers::{Link, Peers};
 use crate::process::Checks;
-use crate::reporter::{ReportSocket, Reporter};
+use crate::reporter::Reporter;
 use crate::samples::{Exchange, FunctionSamples, Samples};
-use crate::sys::{BulkSocket, NetDevice, PacketSocket};
+use crate::sys::NetDevice;
 use crate::transport::{Socket, Taker, UdpPort};
 use crate::ways::LiveWays;
 use crate::worker::{Egress, InterfaceKind, Settings, Worker, monotonic_ns};
@@ -145,7 +146,7 @@ impl Node {
         let links = cluster::links(config, &self.interfaces)?;
         let mut peers = cluster::peers(config, links.clone(), self.object.peer_maps()?, Arc::clone(&self.tables))?;
         let present = peers.turn(monotonic_ns()).unwrap_or_default();
-        let socket = self.report_socket(config, epoch, &links, peers.ways())?;
+        let socket = kernel::report_socket(config, &self.tables, epoch, (&links, peers.ways()))?;
         let mut exchanges = Vec::new();
         let mut workers = Vec::new();
         for (index, cpu) in (0..).zip(&config.workers.cpus) {
@@ -175,7 +176,7 @@ impl Node {
         // Links first: when the first port is attached, results find their way home.
         for kind in [InterfaceKind::Link, InterfaceKind::Port] {
             // Links by kernel sockets are the kernel's.
-            if kind == InterfaceKind::Port || !uses_kernel(config) {
+            if kind == InterfaceKind::Port || !kernel::carries(config) {
                 self.attach(kind)?;
             }
         }
@@ -202,26 +203,6 @@ impl Node {
         let slow = (publisher, log, self.keys.take());
         self.reporter = Some(spawn_reporter(threads, slow, &self.stop_reporter, &self.draining)?);
         Ok(())
-    }
-
-    /// How reports leave, and arrive where XDP does not take them.
-    fn report_socket(&self, config: &Config, epoch: u32, links: &[Link], ways: Arc<LiveWays>) -> Result<ReportSocket> {
-        if !uses_kernel(config) {
-            let socket = PacketSocket::open();
-            return Ok(ReportSocket::Packet(
-                socket.context("cannot open a packet socket for reports (needs CAP_NET_RAW)")?,
-            ));
-        }
-        let open = |link: &Link| {
-            let source = link.source?;
-            Some(
-                open_udp(SocketAddrV4::new(source, config.interconnect.port + 1), false)
-                    .map(|it| (link.device.index, it)),
-            )
-        };
-        let sockets = links.iter().filter_map(open).collect::<Result<Vec<_>>>()?;
-        let taker = Taker::new(Arc::clone(&self.tables), config.params(epoch), ways, 0, 0);
-        Ok(ReportSocket::Udp { sockets, taker })
     }
 
     /// The way out of results that do not go home.
@@ -262,10 +243,10 @@ impl Node {
         for index in 0..self.interfaces.len() {
             let interface = &self.interfaces[index];
             let link = links.iter().find(|link| link.interface == index as u32);
-            if let Some(source) = link.and_then(|link| link.source).filter(|_| uses_kernel(config)) {
+            if let Some(source) = link.and_then(|link| link.source).filter(|_| kernel::carries(config)) {
                 let slot = socket_slot(index as u32, queue);
                 let address = SocketAddrV4::new(source, config.interconnect.port);
-                let socket = open_udp(address, true)?;
+                let socket = kernel::open(address, true)?;
                 let taker = Taker::new(Arc::clone(&self.tables), params, Arc::clone(&ways), queue, slot);
                 worker.add_socket(index as u32, interface.kind, Socket::Udp(UdpPort::new(socket, taker)));
                 continue;
@@ -427,19 +408,6 @@ fn boot_epoch() -> u32 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let epoch = (since.as_millis() / 100) as u32;
     if epoch as u16 == 0 { epoch + 1 } else { epoch }
-}
-
-/// Whether frames between nodes go by kernel sockets.
-fn uses_kernel(config: &Config) -> bool {
-    config.interconnect.transport == config::Transport::Udp
-}
-
-fn open_udp(address: SocketAddrV4, shared: bool) -> Result<BulkSocket> {
-    BulkSocket::bind(address, shared).with_context(|| {
-        format!(
-            "cannot open a UDP socket on {address}\n  why: another program has the port, or the address is gone\n  do:  ss -ulnp, and set [interconnect] port, on all nodes the same"
-        )
-    })
 }
 
 fn explain(

@@ -55,7 +55,7 @@ pub enum ReportSocket {
         /// One for each link, with the interface's index.
         sockets: Vec<(u32, BulkSocket)>,
         /// What takes the reports of peers.
-        taker: Taker,
+        taker: Box<Taker>,
     },
 }
 

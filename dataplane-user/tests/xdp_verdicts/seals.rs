@@ -66,7 +66,7 @@ fn entry(serial: u64) -> Place {
 
 /// A case whose serial is the first one that is taken of the peer.
 fn first(case: Case, serial: u64) -> Case {
-    case.changes(boot(), two(PEER_EPOCH, 1)).changes(entry(serial), 1 << 52 | serial / 512 << 16 | 1 << (serial % 16))
+    case.changes(boot(), two(PEER_EPOCH, 1)).changes(entry(serial), 1 << 52 | (serial / 512) << 16 | 1 << (serial % 16))
 }
 
 #[test]
