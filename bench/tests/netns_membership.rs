@@ -44,7 +44,7 @@ fn connect(cluster: &Cluster) {
         ip(&name, "link set mgmt up");
     }
     let key = cluster.directory().join("cluster.key");
-    fs::write(&key, "5a".repeat(32)).unwrap();
+    fs::write(&key, format!("1 {}\n", "5a".repeat(32))).unwrap();
     fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
 }
 

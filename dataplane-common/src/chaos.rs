@@ -5,6 +5,7 @@
 //! sends the same frames can be repeated whatever else is on the wire. Each frame meets one fate: the counts of all fates add up
 //! to the frames seen.
 
+use crate::hash::mix;
 use crate::wire::ip::ETHERNET_BYTES;
 use crate::wire::link::Kind;
 
@@ -188,15 +189,6 @@ impl Rule {
         let at = from as u64 + (((drawn & 0xffff_ffff) * (len - from) as u64) >> 32);
         Some((at as u32, (drawn >> 56) as u8 | 1))
     }
-}
-
-/// The finaliser of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014): each bit of
-/// the result depends on each bit of the word.
-#[inline(always)]
-pub const fn mix(word: u64) -> u64 {
-    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
 }
 
 /// Place of a rule in its map.

@@ -489,6 +489,18 @@ impl Signals {
         Self { utilisation_milli, service_ns, arrivals_q32, deviation_ns }
     }
 
+    /// Reads a [`SignalsRow`] by `word`, which returns the word at an offset.
+    #[inline(always)]
+    pub fn read(word: impl Fn(usize) -> u64) -> Self {
+        let first = word(offset_of!(SignalsRow, utilisation_milli));
+        Self {
+            utilisation_milli: first as u32,
+            service_ns: (first >> 32) as u32,
+            arrivals_q32: word(offset_of!(SignalsRow, arrivals_q32)) as u32,
+            deviation_ns: word(offset_of!(SignalsRow, deviation_ns)) as u32,
+        }
+    }
+
     /// The signals of a row.
     pub const fn of(row: &SignalsRow) -> Self {
         Self {

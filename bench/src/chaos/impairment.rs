@@ -4,7 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use dataplane_common::chaos::{FrameKind, MILLION, Rule, mix};
+use dataplane_common::chaos::{FrameKind, MILLION, Rule};
+use dataplane_common::hash::mix;
 use serde::{Serialize, Serializer};
 
 use crate::topology::format_duration;

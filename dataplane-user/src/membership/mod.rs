@@ -31,7 +31,7 @@ use std::net::SocketAddr;
 pub use agent::{Membership, View};
 pub use engine::Refused;
 pub use identity::Identity;
-pub use key::{Key, KeyFileError};
+pub use key::Key;
 pub use profile::{LinkEnd, MAX_FUNCTIONS, MAX_LINKS, MAX_NAME_BYTES, Profile, name_hash};
 pub use seal::{Refusal, Refusals};
 

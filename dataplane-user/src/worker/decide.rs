@@ -70,13 +70,7 @@ impl<'a> LoadView for Seen<'a> {
     }
 
     fn signals(&self) -> Signals {
-        let first = self.signal(offset_of!(SignalsRow, utilisation_milli));
-        Signals {
-            utilisation_milli: first as u32,
-            service_ns: (first >> 32) as u32,
-            arrivals_q32: self.signal(offset_of!(SignalsRow, arrivals_q32)) as u32,
-            deviation_ns: self.signal(offset_of!(SignalsRow, deviation_ns)) as u32,
-        }
+        Signals::read(|offset| self.signal(offset))
     }
 
     fn forwarding(&self) -> Forwarding {

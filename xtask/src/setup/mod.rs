@@ -6,7 +6,7 @@ pub mod apt;
 mod linker;
 pub mod mlrsearch;
 mod packages;
-mod rust_src;
+pub mod rust_src;
 mod rustc;
 
 use std::fs::{self, File, TryLockError};

@@ -127,7 +127,10 @@ fn single(directory: &Path, wanted: impl Fn(&str) -> bool) -> Result<PathBuf> {
 }
 
 /// Removes a directory that may not be there.
-fn remove(directory: &Path) -> Result<()> {
+///
+/// # Errors
+/// It is there and cannot be removed.
+pub fn remove(directory: &Path) -> Result<()> {
     match fs::remove_dir_all(directory) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(error).with_context(|| format!("cannot remove {}", directory.display()))

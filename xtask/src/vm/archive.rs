@@ -7,6 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::setup::apt::{self, PrivateApt};
+use crate::setup::rust_src::remove;
 use crate::sh;
 
 /// Releases whose kernels can be had. The machine's own release comes first in any case.
@@ -90,16 +91,6 @@ fn parse_dependencies(text: &str) -> Vec<String> {
     let field = text.lines().find_map(|line| line.strip_prefix("Depends:")).unwrap_or_default();
     let names = field.split([',', '|']).filter_map(|entry| entry.split_whitespace().next());
     names.map(str::to_owned).collect()
-}
-
-/// Removes a directory that may not be there.
-fn remove(directory: &Path) -> Result<()> {
-    match fs::remove_dir_all(directory) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove {}", directory.display()))
-        }
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]

@@ -31,8 +31,8 @@ const CHECK_NIC: &str = "nic || { echo \"the node on the NIC failed\"; failed=1;
 /// Packets that pktgen sends to that node.
 const FLOOD: u32 = 100_000;
 
-/// Tests that take a quarter of an hour in an emulated guest and that others stand for there, unless one is asked for by
-/// name: it draws 120 000 decisions, in which kernels do not differ once each program has loaded and decided a few.
+/// Tests left out in an emulated guest unless one is asked for by name: it draws 120 000 decisions, far longer there than all
+/// others together. That each policy's program loads there and decides is covered by those that stay.
 const TOO_LONG_EMULATED: [&str; 1] = ["every_policy_for_xdp"];
 
 /// What `--bench pktgen` runs: contenders that take whatever packets arrive, since pktgen's are no active ones.
