@@ -27,6 +27,7 @@ pub mod bands;
 pub mod bench;
 pub mod chaos;
 pub mod classify;
+pub mod credit;
 pub mod decay;
 pub mod estimate;
 pub mod feedback;

@@ -149,17 +149,6 @@ pub fn take_position(received: Received, header: &Header) -> Option<Received> {
     received.advance(header.epoch, header.position_ns)
 }
 
-/// Whether a node takes `charge_ns` of work more: `limit` is the word `limit_ns`, `limited` of its row, `sent_ns` the position
-/// sent.
-///
-/// As with a window of TCP (RFC 9293 section 3.8.6), the receiver names the position up to which it takes work, and the sender
-/// keeps below it, whatever was lost in between.
-#[inline(always)]
-pub const fn has_credit(limit: u64, sent_ns: u64, charge_ns: u32) -> bool {
-    let left = (limit as u32).wrapping_sub(sent_ns as u32);
-    limit >> 32 == 0 || (left < 1 << 31 && charge_ns <= left)
-}
-
 /// How the work sent to a node since its report is added to what it reported ([`Row::erl_ns`]). Jang's thesis (KAIST 2005)
 /// adds and never subtracts; the other ways are this project's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -10,8 +10,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use dataplane_common::bands::Behind;
 use dataplane_common::classify::{Class, classify, identify};
+use dataplane_common::credit::has_credit;
 use dataplane_common::hash::mix;
-use dataplane_common::load::{Forwarding, Here, LoadView, Signals, Visit, Word, has_credit, saturate};
+use dataplane_common::load::{Forwarding, Here, LoadView, Signals, Visit, Word, saturate};
 use dataplane_common::maps::{
     FUNCTION_LOSSLESS, FUNCTION_WORKER, FunctionRow, LoadRow, ORDER_AFFINE, SignalsRow, SlotRow,
 };

@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::thread;
 
 use dataplane_common::classify::{Active, Class, Identity, classify, identify};
+use dataplane_common::credit::has_credit;
 use dataplane_common::decay::Rate;
 use dataplane_common::estimate::{Cost, ept_ns};
 use dataplane_common::function::Units;
 use dataplane_common::hash::mix;
-use dataplane_common::load::{Row, Word, has_credit, pressed};
+use dataplane_common::load::{Row, Word, pressed};
 use dataplane_common::maps::{
     FLOW_SLOTS, FUNCTION_DIRECT, FUNCTION_WORKER, FunctionRow, LoadRow, ORDER_AFFINE, ORDER_NONE, PEER_PRESENT, Params,
     SlotRow, function_slot,
