@@ -79,6 +79,11 @@ pub(super) fn toml(config: &Config) -> String {
     file.section("[active]");
     file.set("udp_port", config.active.udp_port);
     file.set("verify_udp_checksum", config.active.verify_udp_checksum);
+    functions(&mut file, config);
+    file.0
+}
+
+fn functions(file: &mut File, config: &Config) {
     for function in &config.functions {
         file.section("[[function]]");
         file.text("name", function.name);
@@ -89,7 +94,6 @@ pub(super) fn toml(config: &Config) -> String {
         file.text("returns", function.returns.name());
         file.set("lossless", function.lossless);
     }
-    file.0
 }
 
 /// A file as it grows.

@@ -58,6 +58,7 @@ fn any_membership() -> impl Strategy<Value = Option<Membership>> {
 }
 
 /// Any configuration that [`Config::parse`] may return.
+#[expect(clippy::too_many_lines, reason = "one strategy for each section, in the order of the file")]
 fn any_config() -> impl Strategy<Value = Config> {
     let mode = prop::sample::select(vec![Mode::Native, Mode::Auto]);
     let zero_copy = prop::sample::select(vec![ZeroCopy::Auto, ZeroCopy::On, ZeroCopy::Off]);
