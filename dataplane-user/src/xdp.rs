@@ -47,7 +47,7 @@ impl Mode {
 }
 
 /// How often a program is offered to the verifier when signals interrupt it.
-const LOAD_TRIES: u32 = 5;
+const LOAD_TRIES: u32 = 20;
 /// Lines of the verifier's log that an error shows; `bpftool -d prog loadall` prints all of them.
 const LOG_TAIL: usize = 12;
 

@@ -56,7 +56,12 @@ fn frame(random: &mut Random, rows: &[LoadRow]) -> Vec<u8> {
         version: if random.once_in(20) { random.word() as u8 } else { 3 },
         kind: if random.once_in(20) { random.word() as u8 } else { 1 + random.below(4) as u8 },
         hops: if random.once_in(20) { random.word() as u8 } else { 1 },
-        flags: if random.once_in(3) { random.word() as u8 } else { 0 },
+        // Seldom with the number of a key.
+        flags: match random.below(9) {
+            0 => random.word() as u8,
+            1 | 2 => random.below(8) as u8,
+            _ => 0,
+        },
         source,
         destination: if random.once_in(20) { random.word() as u16 } else { NODE },
         epoch: random.pick(&[3, 4, 4, 4, 5, u32::MAX]),
@@ -218,6 +223,10 @@ impl Subject {
         }
         if !PEERS.contains(&header.source) {
             return drops(Reason::DropLinkSource);
+        }
+        if header.key() != 0 {
+            // This node has no keys.
+            return drops(Reason::DropLinkKey);
         }
         let report = Report::parse(run.frame, OVERHEAD_BYTES);
         match (header.kind, report) {
