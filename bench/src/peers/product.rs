@@ -122,6 +122,8 @@ pub fn start(
     let mut node = NodeSettings::new(policy, settings.cpu);
     node.extra = functions();
     node.scheduling = Scheduling::Favoured;
+    // What occupies the worker is more than a node takes by default.
+    node.backlog_limit = Duration::ZERO;
     lab.cluster.start(TESTED, &node, interrupt)?;
     match keep_company(lab, task, interrupt) {
         Ok(company) => Ok(Box::new(Node { task, pids: lab.cluster.pids(), company })),
