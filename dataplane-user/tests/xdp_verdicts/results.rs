@@ -149,10 +149,10 @@ fn a_result_waits_until_the_one_that_another_cpu_released_has_left() {
         node.set(place, Released::by_worker(6).to_word());
         let run = |node: &mut Node<'_>, released: Released| {
             node.set(place, released.to_word());
-            let queued = node.count_all()[ResultQueued as usize];
+            let queued = node.counter(ResultQueued);
             let outcome = node.run("dp_link", at, &frame);
             assert_eq!(outcome.verdict, XDP_REDIRECT);
-            (node.count_all()[ResultQueued as usize] > queued, outcome.time.1)
+            (node.counter(ResultQueued) > queued, outcome.time.1)
         };
         assert!(!run(&mut node, Released::by_worker(6)).0, "a worker has sent what it releases");
         let long_ago = monotonic_ns() - 2 * SETTLE_NS;
