@@ -17,14 +17,23 @@ use support::{Bench, Replies, recipe, settings, with_cluster, with_shape};
 /// Packets of a test.
 const PACKETS: u64 = 1_000;
 
-/// Sends more work to node 1 than it can do alone, and takes what comes back.
-fn overload(bench: &mut Bench, replies: &mut Replies) {
+/// Sends more work to node 1 than it can do alone: each packet is answered once.
+fn overload(bench: &mut Bench) {
+    overload_and(bench, |_, _| {});
+}
+
+/// As [`overload`]; `meanwhile` is called before each packet, with its number.
+fn overload_and(bench: &mut Bench, mut meanwhile: impl FnMut(&mut Bench, u64)) {
     let hold = recipe(&bench.port(1), Builtin::Hold, 1_000_000);
+    let mut replies = Replies::default();
     for sequence in 0..PACKETS {
+        meanwhile(bench, sequence);
         bench.send(1, &hold, sequence);
         bench.wire.receive(|frame| replies.take(frame.bytes));
         thread::sleep(Duration::from_micros(500));
     }
+    bench.collect(&mut replies, PACKETS as usize);
+    replies.assert_exactly(PACKETS);
 }
 
 fn sum(statuses: &[Status], reasons: &[Reason]) -> u64 {
@@ -37,10 +46,7 @@ const SENT: [Reason; 2] = [Reason::Redirected, Reason::SentForward];
 fn every_packet_is_answered(transport: &'static str, routed: bool) {
     let chosen = move |node| NodeSettings { transport: transport.to_owned(), routed, ..settings("ept-erl", node) };
     with_cluster(3, chosen, |bench| {
-        let mut replies = Replies::default();
-        overload(bench, &mut replies);
-        bench.collect(&mut replies, PACKETS as usize);
-        replies.assert_exactly(PACKETS);
+        overload(bench);
         let statuses = bench.wait_for_rest(1..=3);
         let sent = sum(&statuses, &SENT);
         assert!(sent > PACKETS / 10, "node 1 was overloaded and sent away {sent} of {PACKETS} packets");
@@ -80,10 +86,7 @@ fn direct_results_leave_where_they_were_computed() {
     let direct =
         |node| NodeSettings { extra: function("order = \"none\"\nreturns = \"direct\""), ..settings("ept-erl", node) };
     with_cluster(3, direct, |bench| {
-        let mut replies = Replies::default();
-        overload(bench, &mut replies);
-        bench.collect(&mut replies, PACKETS as usize);
-        replies.assert_exactly(PACKETS);
+        overload(bench);
         let statuses = bench.wait_for_rest(1..=3);
         let sent = sum(&statuses, &SENT);
         let elsewhere = sum(&statuses[1..], &[Reason::SentResult]);
@@ -101,10 +104,7 @@ fn nothing_is_lost(transport: &'static str, chaos: Chaos, order: &'static str) {
     };
     with_shape(Shape::new(Purpose::Test, 2).with_cables(), lossless, |bench| {
         bench.cluster.impair_all(&chaos).unwrap();
-        let mut replies = Replies::default();
-        overload(bench, &mut replies);
-        bench.collect(&mut replies, PACKETS as usize);
-        replies.assert_exactly(PACKETS);
+        overload(bench);
         bench.cluster.impair_all(&Chaos::NONE).unwrap();
         let statuses = bench.wait_for_rest(1..=2);
         let kept = sum(&statuses, &[Reason::NoteKept]);
@@ -145,18 +145,11 @@ fn a_peer_dies(transport: &'static str) {
         ..settings("ept-erl", node)
     };
     with_cluster(3, lossless, |bench| {
-        let hold = recipe(&bench.port(1), Builtin::Hold, 1_000_000);
-        let mut replies = Replies::default();
-        for sequence in 0..PACKETS {
+        overload_and(bench, |bench, sequence| {
             if sequence == PACKETS / 2 {
                 bench.cluster.kill(2).unwrap();
             }
-            bench.send(1, &hold, sequence);
-            bench.wire.receive(|frame| replies.take(frame.bytes));
-            thread::sleep(Duration::from_micros(500));
-        }
-        bench.collect(&mut replies, PACKETS as usize);
-        replies.assert_exactly(PACKETS);
+        });
         let status = bench.wait_for_rest([1, 3]).remove(0);
         let (kept, again) = (status.count(Reason::NoteKept), status.count(Reason::SeenAgain));
         assert!(kept > PACKETS / 10, "{kept} of {PACKETS} were sent away and kept");

@@ -15,7 +15,7 @@ use core::mem::offset_of;
 
 use crate::bands::Behind;
 use crate::decay::Rate;
-use crate::maps::{LoadRow, SignalsRow, WorkerRow};
+use crate::maps::{LoadRow, SignalsRow, WorkerRow, pair};
 use crate::wire::link::{Carried, Header};
 
 /// A report is good for this many of the intervals it promises; then the node is no candidate until the next one.
@@ -324,7 +324,6 @@ pub trait Row {
 
 impl Row for LoadRow {
     fn word(&self, word: Word) -> u64 {
-        let pair = |first: u32, second: u32| first as u64 | (second as u64) << 32;
         match word {
             Word::Report => pair(self.backlog_ns, self.acked_ns),
             Word::ValidUntil => self.valid_until_ns,

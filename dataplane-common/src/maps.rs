@@ -105,6 +105,13 @@ pub const fn ifindex_slot(ifindex: u32) -> u32 {
 /// Name of the read-only global that holds [`Params`].
 pub const PARAMS: &str = "PARAMS";
 
+/// Two 32-bit fields as they lie in one word (the first field is the low half; the dataplane is little endian, as BPF programs
+/// for this target are).
+#[inline(always)]
+pub const fn pair(first: u32, second: u32) -> u64 {
+    first as u64 | (second as u64) << 32
+}
+
 /// Slot of the socket of interface `interface` and queue (= worker) `queue` in `XSKS` and `QUEUES`.
 #[inline(always)]
 pub const fn socket_slot(interface: u32, queue: u32) -> u32 {

@@ -8,7 +8,7 @@ use core::mem::offset_of;
 use crate::decay::Rate;
 use crate::feedback;
 use crate::load::{self, Erl, LoadStamp, Received, ReportStamp, Row, Word, saturate};
-use crate::maps::{LoadRow, Params, SignalsRow};
+use crate::maps::{LoadRow, Params, SignalsRow, pair};
 use crate::policy::{Needs, needing};
 use crate::wire::link::{FLAG_DIRECT, Header, Kind, Report};
 
@@ -39,12 +39,6 @@ const PREDICTING: u64 = needing(Needs::PREDICTION);
 /// Policies that learn from results.
 const LEARNING: u64 = needing(Needs::RESULTS);
 
-/// Two 32-bit fields as they lie in one word (little endian: the first field is the low half).
-#[inline(always)]
-const fn word(first: u32, second: u32) -> u64 {
-    first as u64 | (second as u64) << 32
-}
-
 /// How fast a load forgets a report.
 #[inline(always)]
 pub fn relaxation<S: Cells>(params: &Params, signals: &S) -> Rate {
@@ -68,7 +62,7 @@ pub fn position<C: Cells>(row: &C, header: &Header, frames: u64) {
     if frames > 0 && Received::from_word(row.get(RECEIVED)).epoch == header.epoch {
         row.add(offset_of!(LoadRow, received_frames), frames);
         if load::newer(header.sequence, row.get(SEQUENCE) as u32) {
-            row.set(SEQUENCE, word(header.sequence, 0));
+            row.set(SEQUENCE, pair(header.sequence, 0));
         }
     }
 }
@@ -110,16 +104,16 @@ fn load<C: Cells, S: Cells>(params: &Params, row: &C, signals: &S, header: &Head
     let predicted =
         if predicting { read.predicted_ns(now_ns, relaxation(params, signals), params.tuning.gain_milli) } else { 0 };
     let acked_ns = load::acked_ns(&header.load, params.epoch, sent_ns);
-    row.set(offset_of!(LoadRow, backlog_ns), word(header.load.backlog_ns, acked_ns));
-    row.set(QUEUE, word(header.load.queued_milli(), (row.get(QUEUE) >> 32) as u32));
+    row.set(offset_of!(LoadRow, backlog_ns), pair(header.load.backlog_ns, acked_ns));
+    row.set(QUEUE, pair(header.load.queued_milli(), (row.get(QUEUE) >> 32) as u32));
     row.set(offset_of!(LoadRow, reported_at_ns), now_ns);
-    row.set(offset_of!(LoadRow, marked_ns), word(sent_ns, sent_frames));
+    row.set(offset_of!(LoadRow, marked_ns), pair(sent_ns, sent_frames));
     if predicting {
-        row.set(offset_of!(LoadRow, pressure_ns), word(read.in_flight_ns(), (now_ns >> 10) as u32));
+        row.set(offset_of!(LoadRow, pressure_ns), pair(read.in_flight_ns(), (now_ns >> 10) as u32));
         let found = saturate(read.erl_ns(Erl::Ack, now_ns));
         let deviation = signals.get(offset_of!(SignalsRow, deviation_ns)) as u32;
         let median = feedback::median(deviation, predicted.abs_diff(found));
-        signals.set(offset_of!(SignalsRow, deviation_ns), word(median, 0));
+        signals.set(offset_of!(SignalsRow, deviation_ns), pair(median, 0));
     }
     true
 }
@@ -153,16 +147,16 @@ pub fn report<C: Cells, S: Cells>(
     row.set(STAMP, ReportStamp { sequence: header.sequence, epoch: header.epoch }.to_word());
     load(params, row, signals, header, now_ns);
     let busy = u32::from(report.workers) | u32::from(report.busy_milli) << 16;
-    row.set(QUEUE, word(row.get(QUEUE) as u32, busy));
+    row.set(QUEUE, pair(row.get(QUEUE) as u32, busy));
     let speed = (row.get(MEAN) >> 32) as u16;
-    row.set(MEAN, word(report.mean_backlog_ns, u32::from(speed) | u32::from(report.memory_milli) << 16));
+    row.set(MEAN, pair(report.mean_backlog_ns, u32::from(speed) | u32::from(report.memory_milli) << 16));
     row.set(offset_of!(LoadRow, behind), report.behind);
     let known = header.load.received_epoch == params.epoch as u16;
     let acked = if known { report.received_frames } else { Read(row).word(Word::SentFrames) as u32 };
-    row.set(ACKED, word(acked, (row.get(ACKED) >> 32) as u32));
+    row.set(ACKED, pair(acked, (row.get(ACKED) >> 32) as u32));
     // A node that does not know this boot counts from a position we do not know.
     let limit = match report.limit_ns {
-        Some(limit_ns) if known => word(limit_ns, 1),
+        Some(limit_ns) if known => pair(limit_ns, 1),
         _ => 0,
     };
     row.set(offset_of!(LoadRow, limit_ns), limit);
@@ -187,13 +181,13 @@ pub fn result<C: Cells, S: Cells>(params: &Params, row: &C, signals: &S, header:
     let response_ns = feedback::response_ns(now_ns, header.arrival_ns);
     let known = row.get(RESPONSE);
     let service_ns = feedback::mean((known >> 32) as u32, served_ns, 3);
-    row.set(RESPONSE, word(feedback::mean(known as u32, response_ns, 3), service_ns));
+    row.set(RESPONSE, pair(feedback::mean(known as u32, response_ns, 3), service_ns));
     if params.policies & LEARNING != 0 {
         let (known, now_us) = (row.get(PEAK), (now_ns >> 10) as u32);
         let age_ns = u64::from(now_us.wrapping_sub((known >> 32) as u32)) << 10;
         let service_ns = (signals.get(offset_of!(SignalsRow, utilisation_milli)) >> 32) as u32;
         let forget_ns = params.tuning.peak_forget_ns(service_ns);
-        row.set(PEAK, word(feedback::peak(known as u32, response_ns, age_ns, forget_ns), now_us));
+        row.set(PEAK, pair(feedback::peak(known as u32, response_ns, age_ns, forget_ns), now_us));
     }
     let known = row.get(MEAN);
     let speed = feedback::speed((known >> 32) as u16, charged_ns, served_ns);
@@ -204,7 +198,7 @@ pub fn result<C: Cells, S: Cells>(params: &Params, row: &C, signals: &S, header:
     }
     let known = row.get(TRANSIT);
     let transit_ns = feedback::mean(known as u32, response_ns.saturating_sub(header.spent_ns), 6);
-    row.set(TRANSIT, word(transit_ns, feedback::mean((known >> 32) as u32, u32::from(header.length), 6)));
+    row.set(TRANSIT, pair(transit_ns, feedback::mean((known >> 32) as u32, u32::from(header.length), 6)));
 }
 
 /// Notes that `charged_ns` of work goes to the row's node.

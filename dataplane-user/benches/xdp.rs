@@ -39,32 +39,8 @@ const TYPE: u16 = 0xff04;
 const EPT_NS: u32 = 50_000;
 
 /// A forward whose fields do not matter.
-const FORWARD: Interconnect = Interconnect {
-    mac: [[2; 6], [4; 6]],
-    version: 3,
-    kind: 1,
-    hops: 1,
-    flags: 0,
-    source: 0,
-    destination: 0,
-    epoch: 9,
-    sequence: 1,
-    charged_ns: 0,
-    position_ns: 0,
-    type_id: TYPE,
-    port: 0,
-    flow: 0xffff,
-    arrival_ns: 0,
-    flow_sequence: 0,
-    stamp_us: 0,
-    backlog_ns: 0,
-    received_ns: 0,
-    received_epoch: 0,
-    queued: 0,
-    spent_ns: 0,
-    held: 0,
-    generation: 0,
-};
+const FORWARD: Interconnect =
+    Interconnect { mac: [[2; 6], [4; 6]], epoch: 9, sequence: 1, type_id: TYPE, ..Interconnect::PLAIN };
 
 /// One column of one policy.
 struct Cell<'a> {

@@ -282,29 +282,13 @@ fn frames_of(origin: Origin) -> Vec<Vec<u8>> {
 
 const FORWARD: Interconnect = Interconnect {
     mac: [[2; 6], [4; 6]],
-    version: 3,
-    kind: 1,
-    hops: 1,
-    flags: 0,
     source: 1,
-    destination: 0,
     epoch: 1,
     sequence: 1,
     charged_ns: 5_000,
-    position_ns: 0,
     type_id: 0xff01,
-    port: 0,
-    flow: NO_FLOW,
     arrival_ns: 1,
-    flow_sequence: 0,
-    stamp_us: 0,
-    backlog_ns: 0,
-    received_ns: 0,
-    received_epoch: 0,
-    queued: 0,
-    spent_ns: 0,
-    held: 0,
-    generation: 0,
+    ..Interconnect::PLAIN
 };
 
 const WAY: Way = Way { node: 1, interface: 1, mac: [2; 6], source_mac: [4; 6], max_frame: 1_514, route: None };

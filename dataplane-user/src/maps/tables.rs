@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use dataplane_common::load::{self, Forwarding, Word, WorkerLoad};
+pub use dataplane_common::maps::pair;
 use dataplane_common::maps::{FlowRow, FunctionRow, LoadRow, MetaRow, QueueRow, SignalsRow, SlotRow, WorkerRow};
 use dataplane_common::reason::{REASON_STRIDE, Reason};
 use dataplane_common::seal::{KeyRow, SealRow};
@@ -80,12 +81,6 @@ impl load::Row for Row<'_, LoadRow> {
 #[inline(always)]
 pub fn add_own(word: &AtomicU64, amount: u64) {
     word.store(word.load(Relaxed).wrapping_add(amount), Relaxed);
-}
-
-/// Two 32-bit fields as they lie in one word (the first field is the low half; the dataplane is little endian, as BPF
-/// programs for this target are).
-pub const fn pair(first: u32, second: u32) -> u64 {
-    first as u64 | (second as u64) << 32
 }
 
 /// Writes a word of a row.

@@ -321,6 +321,34 @@ pub struct Interconnect {
 }
 
 impl Interconnect {
+    /// A forward of this version without a flow, all other numbers zero.
+    pub const PLAIN: Self = Self {
+        mac: [[0; 6]; 2],
+        version: 3,
+        kind: 1,
+        hops: 1,
+        flags: 0,
+        source: 0,
+        destination: 0,
+        epoch: 0,
+        sequence: 0,
+        charged_ns: 0,
+        position_ns: 0,
+        type_id: 0,
+        port: 0,
+        flow: u16::MAX,
+        arrival_ns: 0,
+        flow_sequence: 0,
+        stamp_us: 0,
+        backlog_ns: 0,
+        received_ns: 0,
+        received_epoch: 0,
+        queued: 0,
+        spent_ns: 0,
+        held: 0,
+        generation: 0,
+    };
+
     /// The frame, with `inner` behind the header.
     pub fn frame(&self, inner: &[u8]) -> Vec<u8> {
         let mut frame = [self.mac[0], self.mac[1]].concat();

@@ -240,10 +240,7 @@ fn read_all<T: MapValue>(map: &MappedArray<T>, words: &mut Vec<u64>) {
     }
 }
 
-/// Two fields as they lie in a word.
-pub const fn two(first: u32, second: u32) -> u64 {
-    first as u64 | (second as u64) << 32
-}
+pub use dataplane_common::maps::pair as two;
 
 /// The words of a load row, in their order.
 pub fn words_of(row: &LoadRow) -> [u64; size_of::<LoadRow>() / 8] {

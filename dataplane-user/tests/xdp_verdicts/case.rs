@@ -370,29 +370,13 @@ impl Case {
         let row = peer(to);
         let header = Interconnect {
             mac: [row.mac, row.source_mac],
-            version: 3,
-            kind: 1,
-            hops: 1,
-            flags: 0,
             source: NODE,
             destination: to,
             epoch: EPOCH,
-            sequence: 0,
             charged_ns,
-            position_ns: 0,
             type_id,
             port: self.at.interface as u16,
-            flow: NO_FLOW,
-            arrival_ns: 0,
-            flow_sequence: 0,
-            stamp_us: 0,
-            backlog_ns: 0,
-            received_ns: 0,
-            received_epoch: 0,
-            queued: 0,
-            spent_ns: 0,
-            held: 0,
-            generation: 0,
+            ..Interconnect::PLAIN
         };
         let numbered = self.numbered();
         self.noting(Reason::Redirected).ends(End::Forwarded(header, numbered))
