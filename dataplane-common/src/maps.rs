@@ -7,7 +7,7 @@
 use crate::tuning::Tuning;
 
 /// Changes whenever a layout below, the metadata or the interconnect header changes.
-pub const ABI_VERSION: u32 = 5;
+pub const ABI_VERSION: u32 = 6;
 
 /// Rows in the load table when the object is loaded by hand; `dataplane run` sizes it to the cluster.
 pub const DEFAULT_NODES: usize = 64;
@@ -48,6 +48,8 @@ pub const XDP_COUNT: &str = "XDP_COUNT";
 pub const WORKER_COUNT: &str = "WORKER_COUNT";
 /// `META`: one [`MetaRow`].
 pub const META: &str = "META";
+/// `RELOADS`: one [`ReloadRow`].
+pub const RELOADS: &str = "RELOADS";
 /// `SLOTS`: [`SlotRow`] by slot.
 pub const SLOTS: &str = "SLOTS";
 /// `FLOWS`: [`FlowRow`] by flow slot.
@@ -66,7 +68,7 @@ pub const SEALS: &str = "SEALS";
 pub const TURNS: &str = "TURNS";
 
 /// Every map, in the order `status` and `xtask maps` print them.
-pub const ALL: [&str; 22] = [
+pub const ALL: [&str; 23] = [
     LOAD_TABLE,
     WORKERS,
     QUEUES,
@@ -81,6 +83,7 @@ pub const ALL: [&str; 22] = [
     XDP_COUNT,
     WORKER_COUNT,
     META,
+    RELOADS,
     SLOTS,
     FLOWS,
     HELD,
@@ -439,6 +442,27 @@ pub struct MetaRow {
     pub netns: u64,
 }
 
+/// How the last reload of the node's configuration ended, for whoever asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C, align(64))]
+pub struct ReloadRow {
+    /// Reloads that have ended. Written last.
+    pub attempts: u64,
+    /// Of which the node took the configuration.
+    pub taken: u64,
+    /// When the last one ended, ns of the monotonic clock.
+    pub at_ns: u64,
+    /// Bytes of `text` in use. One word with `is_taken`.
+    pub length: u32,
+    /// 1 = the last one was taken.
+    pub is_taken: u32,
+    /// What the node said of the last one, UTF-8.
+    pub text: [u8; RELOAD_TEXT],
+}
+
+/// Longest text of [`ReloadRow`], bytes.
+pub const RELOAD_TEXT: usize = 992;
+
 /// One slot of a placing policy's plan: packets whose key or random number falls on it go to one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -501,7 +525,7 @@ pub const AUTH_HEADER: u32 = 2;
 pub const AUTH_FULL: u32 = 3;
 
 /// What the loader writes into the XDP object's read-only data. Constant for the life of the programs, so that the
-/// verifier removes every policy but the chosen ones.
+/// verifier removes every policy but the chosen ones; a reload loads other programs onto the same maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Params {
@@ -568,6 +592,7 @@ const _: () = assert!(size_of::<FunctionRow>() == 128);
 const _: () = assert!(size_of::<PeerRow>() == 32);
 const _: () = assert!(size_of::<InterfaceRow>() == 8);
 const _: () = assert!(size_of::<MetaRow>() == 48);
+const _: () = assert!(size_of::<ReloadRow>() == 1024);
 const _: () = assert!(size_of::<SlotRow>() == 16);
 const _: () = assert!(size_of::<FlowRow>() == 16);
 const _: () = assert!(size_of::<SignalsRow>() == 64);

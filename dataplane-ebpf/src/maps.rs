@@ -7,7 +7,7 @@ use aya_ebpf::programs::XdpContext;
 use dataplane_common::held::MAX_PLACES;
 use dataplane_common::maps::{
     DEFAULT_NODES, FLOW_SLOTS, FlowRow, FunctionRow, IFINDEX_SLOTS, InterfaceRow, LoadRow, MAX_FUNCTIONS,
-    MAX_INTERFACES, MAX_WORKERS, MetaRow, PEER_PRESENT, PeerRow, QueueRow, SignalsRow, SlotRow, TYPE_IDS, WorkerRow,
+    MAX_INTERFACES, MAX_WORKERS, MetaRow, PEER_PRESENT, PeerRow, QueueRow, ReloadRow, SignalsRow, SlotRow, TYPE_IDS, WorkerRow,
     ifindex_slot,
 };
 use dataplane_common::plan;
@@ -30,6 +30,8 @@ pub static FUNCTIONS: Array<FunctionRow, { MAX_FUNCTIONS * MAX_WORKERS }, MMAPAB
 pub static WORKER_COUNT: Array<u64, { MAX_WORKERS * REASON_STRIDE }, MMAPABLE> = Array::new();
 #[btf_map]
 pub static META: Array<MetaRow, 1, MMAPABLE> = Array::new();
+#[btf_map]
+pub static RELOADS: Array<ReloadRow, 1, MMAPABLE> = Array::new();
 #[btf_map]
 pub static SLOTS: Array<SlotRow, PLAN_SLOTS, MMAPABLE> = Array::new();
 #[btf_map]

@@ -30,7 +30,7 @@ const BUSY_MEMORY: u32 = 10;
 pub struct Control {
     board: Tableau,
     tuning: Tuning,
-    planners: Vec<Box<Planner>>,
+    planners: Vec<(PolicyKind, Box<Planner>)>,
     next_signals_ns: u64,
     next_plan_ns: u64,
     /// Mean utilisation, thousandths of a thousandth.
@@ -46,10 +46,8 @@ impl Control {
             set(tables.slots.row(slot), offset_of!(SlotRow, node), NOWHERE.into());
         }
         let params = config.params(1);
-        let planned = PolicyKind::ALL.iter().filter(|kind| params.policies & kind.bit() != 0);
-        let planners = planned.filter(|kind| kind.needs().has(Needs::PLAN)).map(|kind| Box::new(Planner::new(*kind)));
         Self {
-            planners: planners.collect(),
+            planners: planned(params.policies).map(planner).collect(),
             board: Tableau {
                 tables,
                 me: config.node.id,
@@ -73,6 +71,26 @@ impl Control {
         self.meter = config.forwarding.measure.then(|| Meter::new(tables, workers, peers, prior, programs));
     }
 
+    /// Goes on with another configuration of the same node, `new`, which `old` was before, and with other programs.
+    pub fn reload(&mut self, old: &Config, new: &Config, programs: Programs) {
+        let params = new.params(1);
+        self.tuning = params.tuning;
+        // Plans that go on are not begun anew.
+        self.planners.retain(|(kind, _)| params.policies & kind.bit() != 0);
+        for kind in planned(params.policies) {
+            if self.planners.iter().all(|(known, _)| *known != kind) {
+                self.planners.push(planner(kind));
+            }
+        }
+        match &mut self.meter {
+            Some(meter) if old.forwarding == new.forwarding => meter.set_programs(programs),
+            _ => {
+                self.board.tables.set_forwarding(&new.forwarding.cost());
+                self.measure(new, programs);
+            }
+        }
+    }
+
     /// Takes the present peers.
     pub fn set_peers(&mut self, peers: &[PeerAddress]) {
         let peers: Vec<_> = peers.iter().map(|peer| peer.node).collect();
@@ -93,7 +111,7 @@ impl Control {
         }
         if now_ns >= self.next_plan_ns {
             self.next_plan_ns = now_ns + u64::from(self.tuning.plan_ns);
-            for planner in &mut self.planners {
+            for (_, planner) in &mut self.planners {
                 planner.turn(&mut self.board, &self.tuning);
             }
         }
@@ -106,10 +124,21 @@ impl Control {
         let found_micro = sum * 1000 / count.max(1);
         self.utilisation_micro = (self.utilisation_micro * (MEMORY - 1) + found_micro) / MEMORY;
         let row = self.board.tables.signals.row(0);
-        let signals = Signals::derive(self.utilisation_micro / 1000, self.board.service_ns(), 0);
+        let signals = Signals::derive(self.utilisation_micro / 1000, self.board.service_ns(), 0, &self.tuning);
         set(row, offset_of!(SignalsRow, utilisation_milli), pair(signals.utilisation_milli, signals.service_ns));
+        set(row, offset_of!(SignalsRow, odds_q16), pair(signals.odds_q16, signals.relax));
         set(row, offset_of!(SignalsRow, arrivals_q32), pair(signals.arrivals_q32, self.board.peers.len() as u32));
     }
+}
+
+/// Those of `policies` ([`Params::policies`](dataplane_common::maps::Params::policies)) that place by a plan.
+fn planned(policies: u64) -> impl Iterator<Item = PolicyKind> {
+    let is_planned = move |kind: &PolicyKind| policies & kind.bit() != 0 && kind.needs().has(Needs::PLAN);
+    PolicyKind::ALL.iter().copied().filter(is_planned)
+}
+
+fn planner(kind: PolicyKind) -> (PolicyKind, Box<Planner>) {
+    (kind, Box::new(Planner::new(kind)))
 }
 
 /// The tables as a plan sees them.

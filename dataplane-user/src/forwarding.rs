@@ -137,6 +137,12 @@ impl Meter {
         }
     }
 
+    /// Takes the programs that have replaced the last ones. What has been measured stays.
+    pub fn set_programs(&mut self, programs: Programs) {
+        self.programs = Some(programs);
+        self.counting = None;
+    }
+
     /// Takes other peers.
     pub fn set_peers(&mut self, peers: Vec<u16>) {
         self.peers = peers;

@@ -24,6 +24,7 @@
 //! | [`membership`] | who belongs to the cluster, on the management network |
 //! | [`neighbour`] | who is behind an IP address, from the kernel |
 //! | [`node`] | a running node: all of the above, started and stopped in order |
+//! | [`reload`] | asks a running node to read its configuration again |
 //! | [`status`] | what a node looks like from outside, read from its pins |
 //! | [`explain`] | what a node would do with a packet now, and why |
 //!
@@ -49,6 +50,7 @@ pub mod peers;
 pub mod port;
 pub mod process;
 pub mod queue;
+pub mod reload;
 pub mod reporter;
 pub mod resequence;
 pub mod samples;

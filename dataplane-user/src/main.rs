@@ -1,5 +1,6 @@
 //! The `dataplane` command.
 
+use std::borrow::Cow;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -13,8 +14,9 @@ use dataplane_user::explain::{self, Question};
 use dataplane_user::keys;
 use dataplane_user::maps::{DEFAULT_BPFFS, PinDir, PinError};
 use dataplane_user::node::{Node, embedded_object, known_functions};
+use dataplane_user::reload::{self, Answer};
 use dataplane_user::status::{self, Status};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// How often a running node looks whether its interfaces are there.
@@ -36,12 +38,14 @@ struct Cli {
 #[derive(Subcommand)]
 #[command(rename_all = "kebab-case")]
 enum Action {
-    /// Run a node in the foreground until SIGINT, SIGTERM or SIGHUP.
+    /// Run a node in the foreground until SIGINT or SIGTERM; SIGHUP reloads its configuration.
     Run(Run),
     /// Show a running node: workers, peers, functions, ledger.
     Status(StatusArgs),
     /// Explain what a running node would do with a packet now, and why.
     Explain(Explain),
+    /// Have a running node read its configuration again, without losing a packet.
+    Reload(ReloadArgs),
     /// Stop nodes of this host and remove their pins, also those that a killed process left.
     Unload(Unload),
     /// Check or print a configuration.
@@ -132,6 +136,15 @@ struct Explain {
 }
 
 #[derive(Args)]
+struct ReloadArgs {
+    /// Node. It reads the file it was started with, and the object if it was started with --object.
+    #[arg(short, long, value_parser = node_name)]
+    node: String,
+    #[command(flatten)]
+    bpffs: Bpffs,
+}
+
+#[derive(Args)]
 struct Policies {
     /// List their settings instead: keys, defaults, what is accepted.
     #[arg(long)]
@@ -208,6 +221,7 @@ fn main() -> ExitCode {
         Action::Run(options) => run(&options),
         Action::Status(options) => show_status(&options),
         Action::Explain(options) => explain(&options),
+        Action::Reload(options) => ask_to_reload(&options),
         Action::Unload(options) => unload(&options),
         Action::Config(command) => configure(&command),
         Action::Key(KeyCommand::New { number }) => keys::fresh_line(number).and_then(print),
@@ -248,21 +262,11 @@ fn print(text: String) -> Result<()> {
 fn run(options: &Run) -> Result<()> {
     // Before anything is claimed, so that no moment is left in which a signal ends the process half-way.
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-    let config = Config::load(&options.config, &known_functions())?;
-    let read;
-    let object = match (&options.object, embedded_object()) {
-        (Some(path), _) => {
-            read = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-            read.as_slice()
-        }
-        (None, Some(embedded)) => embedded,
-        (None, None) => bail!(
-            "this binary has no eBPF object built in\n  why: it was built without one\n  do:  cargo xtask build, or give --object FILE"
-        ),
-    };
+    let had_terminal = has_terminal();
+    let (config, object) = read_input(options)?;
     // Before the node: whenever this process is killed, somebody removes its pins.
     let watch = Watch::start(&config.node.name, &options.bpffs.bpffs)?;
-    let node = Node::start(&config, object, &options.bpffs.bpffs)?;
+    let mut node = Node::start(&config, &object, &options.bpffs.bpffs)?;
     for notice in &node.notices {
         complain(&format!("warning: {notice}"));
     }
@@ -290,6 +294,13 @@ fn run(options: &Run) -> Result<()> {
             }
         }
         if let Some(signal) = signals.pending().next() {
+            // A terminal that was closed sends it, too, and nobody would know of a node that ran on.
+            if signal == SIGHUP && !(had_terminal && !has_terminal()) {
+                if let Err(error) = reload(options, &mut node) {
+                    break Some(format!("{error:#}"));
+                }
+                continue;
+            }
             let name = signal_hook::low_level::signal_name(signal).unwrap_or("a signal");
             say(&format!("{name}: leaving the cluster"));
             break None;
@@ -300,6 +311,45 @@ fn run(options: &Run) -> Result<()> {
     drop(watch);
     say("stopped");
     trouble.map_or(Ok(()), |trouble| Err(anyhow::anyhow!(trouble)))
+}
+
+/// The configuration and the object that `run` was told to use, as they are now.
+fn read_input(options: &Run) -> Result<(Config, Cow<'static, [u8]>)> {
+    let config = Config::load(&options.config, &known_functions())?;
+    let object = match (&options.object, embedded_object()) {
+        (Some(path), _) => Cow::Owned(std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?),
+        (None, Some(embedded)) => Cow::Borrowed(embedded),
+        (None, None) => bail!(
+            "this binary has no eBPF object built in\n  why: it was built without one\n  do:  cargo xtask build, or give --object FILE"
+        ),
+    };
+    Ok((config, object))
+}
+
+/// Reads everything again and goes on with it. What is refused changes nothing, and is said.
+///
+/// # Errors
+/// It failed half-way: the node must stop.
+fn reload(options: &Run, node: &mut Node) -> Result<()> {
+    let prepared = read_input(options).and_then(|(config, object)| node.prepare(config, &object));
+    let prepared = match prepared {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            let text = format!("{error:#}");
+            complain(&format!("not reloaded: {text}"));
+            node.answer_reload(false, &text);
+            return Ok(());
+        }
+    };
+    let changed = node.take(prepared)?;
+    say(&format!("reloaded: {changed}"));
+    node.answer_reload(true, &changed);
+    Ok(())
+}
+
+/// Whether this process has a terminal that could end it.
+fn has_terminal() -> bool {
+    std::fs::File::open("/dev/tty").is_ok()
 }
 
 /// A process that outlives this one by a moment and removes the pins if this one could not (`kill -9`).
@@ -392,6 +442,14 @@ fn policies(options: &Policies) -> Result<()> {
     })
 }
 
+fn ask_to_reload(options: &ReloadArgs) -> Result<()> {
+    let Answer { is_taken, text } = reload::ask(&PinDir::of(&options.bpffs.bpffs, &options.node))?;
+    if is_taken {
+        return print(format!("node {} is reloaded: {text}\n", options.node));
+    }
+    bail!("node {} goes on as before: {text}", options.node)
+}
+
 fn unload(options: &Unload) -> Result<()> {
     let bpffs = &options.bpffs.bpffs;
     let dirs = match &options.node {
@@ -425,8 +483,7 @@ fn unload(options: &Unload) -> Result<()> {
 
 /// Asks the node's process to end and waits for it.
 fn end(dir: &PinDir, pid: u32) -> Result<()> {
-    let raw = i32::try_from(pid).ok().and_then(Pid::from_raw).context("BUG: a process id out of range")?;
-    kill_process(raw, Signal::TERM).with_context(|| format!("cannot signal process {pid}"))?;
+    reload::signal(pid, Signal::TERM)?;
     let deadline = Instant::now() + Duration::from_secs(5);
     while dir.is_owned() {
         if Instant::now() > deadline {

@@ -1,8 +1,10 @@
 //! A running node: configuration in, XDP attached, workers and reporter running; and the way back.
 
+mod background;
 mod cluster;
 mod kernel;
 mod publisher;
+mod reload;
 
 use std::mem::offset_of;
 use std::net::SocketAddrV4;
@@ -11,45 +13,57 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
 use aya::programs::links::FdLink;
 use dataplane_common::maps::{
-    FunctionRow, INTERFACE_LINK, INTERFACE_PORT, InterfaceRow, MetaRow, QUEUE_BOUND, QUEUE_ZERO_COPY, QueueRow,
+    FunctionRow, INTERFACE_LINK, INTERFACE_PORT, InterfaceRow, MetaRow, Params, QUEUE_BOUND, QUEUE_ZERO_COPY, QueueRow,
     WorkerRow, socket_slot,
 };
 use dataplane_common::reason::Reason;
 use dataplane_common::report;
 use dataplane_common::wire::ip::ETHERNET_BYTES;
 
+use self::background::{Background, Reload};
 use self::publisher::Publisher;
+pub use self::reload::Prepared;
 use crate::advice;
 use crate::config::{self, Config};
 use crate::control::Control;
 use crate::forwarding::Programs;
 use crate::functions::Builtin;
-use crate::kernel_log::KernelLog;
 use crate::keys;
 use crate::maps::tables::{pair, set};
 use crate::maps::{ClaimedDir, PinDir, Tables};
 use crate::membership::{Membership, Profile, Refused};
-use crate::peers::{Link, Peers};
+use crate::peers::Link;
 use crate::process::Checks;
 use crate::reporter::Reporter;
 use crate::samples::{Exchange, FunctionSamples, Samples};
 use crate::sys::NetDevice;
 use crate::transport::{Socket, Taker, UdpPort};
 use crate::ways::LiveWays;
-use crate::worker::{Egress, InterfaceKind, Settings, Worker, monotonic_ns};
-use crate::xdp::{self, Mode, Object, PeerMaps, Sizes};
+use crate::worker::{Egress, InterfaceKind, LiveSettings, Settings, Worker, monotonic_ns};
+use crate::xdp::{self, Mode, Object, Sizes};
 use crate::xsk::{Umem, UmemConfig, Xsk, XskConfig, ZeroCopy};
 
 /// Fewest entries of a socket's rings.
 const SMALLEST_RING: u32 = 64;
 /// How long a stopping node waits for packets it holds and for results of packets it has sent to peers.
 const DRAIN: Duration = Duration::from_millis(200);
+
+/// The program of the ports.
+const PORT_PROGRAM: &str = "dp_ingress";
+/// The program of the links.
+const LINK_PROGRAM: &str = "dp_link";
+
+/// The program of interfaces of this kind.
+fn program_of(kind: InterfaceKind) -> &'static str {
+    if kind == InterfaceKind::Port { PORT_PROGRAM } else { LINK_PROGRAM }
+}
 
 /// The object that `cargo xtask build` made, if this binary was built after it.
 #[cfg(embedded_object)]
@@ -80,11 +94,18 @@ struct Attached {
 
 /// A running node. Dropping it without [`Node::stop`] detaches the programs, because the links close.
 pub struct Node {
+    config: Config,
+    epoch: u32,
+    sizes: Sizes,
     object: Object,
     pins: ClaimedDir,
     tables: Arc<Tables>,
     interfaces: Vec<Attached>,
     workers: Vec<JoinHandle<()>>,
+    /// The settings of each worker.
+    settings: Vec<Arc<LiveSettings>>,
+    /// To the reporter's thread.
+    reloads: Option<Sender<Reload>>,
     reporter: Option<JoinHandle<()>>,
     /// Until the reporter's thread has them.
     keys: Option<keys::Follower>,
@@ -125,11 +146,16 @@ impl Node {
         let keys = interconnect.key_file.as_ref().map(follow).transpose()?;
         object.pin(pins.dir())?;
         let mut node = Self {
+            config: config.clone(),
+            epoch,
+            sizes,
             object,
             pins,
             tables,
             interfaces,
             workers: Vec::new(),
+            settings: Vec::new(),
+            reloads: None,
             reporter: None,
             keys,
             stop_workers: Arc::default(),
@@ -151,26 +177,19 @@ impl Node {
         let mut workers = Vec::new();
         for (index, cpu) in (0..).zip(&config.workers.cpus) {
             let exchange = Arc::new(Exchange::default());
-            let settings = Settings {
-                worker: index,
-                params: config.params(epoch),
-                ways: peers.ways().load_full(),
-                checks: Checks { udp_port: config.active.udp_port, udp_checksum: config.active.verify_udp_checksum },
-                spin: Duration::from_nanos(config.workers.spin_ns.into()),
-                patience: Duration::from_nanos(config.workers.patience_ns.into()),
-                pull: config.workers.pull,
-                retry: Duration::from_nanos(config.interconnect.retry_ns.into()),
-                egress: self.egress(config),
-            };
+            let settings = self.settings(config, index, config.params(epoch));
+            let live = Arc::new(LiveSettings::from_pointee(settings.clone()));
             let mut worker = self.open_worker(config, settings, (functions, &exchange), (&links, peers.ways()))?;
             worker.follow_ways(peers.ways());
+            worker.follow_settings(Arc::clone(&live));
+            self.settings.push(live);
             workers.push((*cpu, worker));
             exchanges.push(exchange);
         }
         for (cpu, worker) in workers {
             self.workers.push(spawn_worker(worker, cpu, &self.tables, &self.stop_workers)?);
         }
-        for program in ["dp_link", "dp_ingress"] {
+        for program in [LINK_PROGRAM, PORT_PROGRAM] {
             self.object.load_program(program).map_err(with_advice(advice::Operation::LoadObject))?;
         }
         // Links first: when the first port is attached, results find their way home.
@@ -189,9 +208,7 @@ impl Node {
             report_plan(config),
         );
         let mut control = Control::new(Arc::clone(&self.tables), config, &present);
-        let programs =
-            Programs { ingress: self.object.program_fd("dp_ingress")?, link: self.object.program_fd("dp_link")? };
-        control.measure(config, programs);
+        control.measure(config, programs(&mut self.object)?);
         let publisher = Publisher::new(Arc::clone(&self.tables), exchanges, functions.len())?;
         let log = self.object.log();
         // Last: whoever hears of this node may send to it.
@@ -199,10 +216,26 @@ impl Node {
             peers.listen(events, Arc::clone(membership.refusals()));
             self.membership = Some((membership, cluster::profile(config, &links, true)));
         }
-        let threads = (reporter, control, peers);
-        let slow = (publisher, log, self.keys.take());
-        self.reporter = Some(spawn_reporter(threads, slow, &self.stop_reporter, &self.draining)?);
+        let (reloads, orders) = mpsc::channel();
+        self.reloads = Some(reloads);
+        let background = Background { control, peers, publisher, log, keys: self.keys.take(), reloads: orders };
+        self.reporter = Some(background.spawn(reporter, &self.stop_reporter, &self.draining)?);
         Ok(())
+    }
+
+    /// What a worker is told.
+    fn settings(&self, config: &Config, worker: u32, params: Params) -> Settings {
+        Settings {
+            worker,
+            params,
+            ways: Arc::default(),
+            checks: Checks { udp_port: config.active.udp_port, udp_checksum: config.active.verify_udp_checksum },
+            spin: Duration::from_nanos(config.workers.spin_ns.into()),
+            patience: Duration::from_nanos(config.workers.patience_ns.into()),
+            pull: config.workers.pull,
+            retry: Duration::from_nanos(config.interconnect.retry_ns.into()),
+            egress: self.egress(config),
+        }
     }
 
     /// The way out of results that do not go home.
@@ -284,7 +317,7 @@ impl Node {
     }
 
     fn attach(&mut self, kind: InterfaceKind) -> Result<()> {
-        let program = if kind == InterfaceKind::Port { "dp_ingress" } else { "dp_link" };
+        let program = program_of(kind);
         for interface in self.interfaces.iter_mut().filter(|interface| interface.kind == kind) {
             let (name, ifindex) = (&interface.device.name, interface.device.index);
             let context =
@@ -474,6 +507,11 @@ fn fill(object: &mut Object, config: &Config, interfaces: &[Attached]) -> Result
     Ok(())
 }
 
+/// The loaded programs, for whoever measures their run time.
+fn programs(object: &mut Object) -> Result<Programs> {
+    Ok(Programs { ingress: object.program_fd(PORT_PROGRAM)?, link: object.program_fd(LINK_PROGRAM)? })
+}
+
 /// Longest frame of an interface, bytes.
 fn max_frame(device: &NetDevice) -> u16 {
     u16::try_from(device.mtu as usize + ETHERNET_BYTES).unwrap_or(u16::MAX)
@@ -500,9 +538,14 @@ fn write_meta(tables: &Tables, config: &Config, epoch: u32, sizes: &Sizes) {
     set(row, offset_of!(MetaRow, abi), pair(dataplane_common::maps::ABI_VERSION, std::process::id()));
     set(row, offset_of!(MetaRow, node), pair(config.node.id.into(), epoch));
     set(row, offset_of!(MetaRow, workers), pair(sizes.workers, sizes.functions));
-    set(row, offset_of!(MetaRow, policy), pair(config.policy.kind as u32, config.reports.interval_ns / 1000));
+    show_policy(tables, config);
     set(row, offset_of!(MetaRow, started_ns), monotonic_ns());
     set(row, offset_of!(MetaRow, netns), netns);
+}
+
+fn show_policy(tables: &Tables, config: &Config) {
+    let row = tables.meta.row(0);
+    set(row, offset_of!(MetaRow, policy), pair(config.policy.kind as u32, config.reports.interval_ns / 1000));
 }
 
 fn spawn_worker(
@@ -542,35 +585,6 @@ fn pin_to(cpu: u32) -> Result<()> {
     bail!(
         "cannot pin a worker to CPU {cpu}\n  why: it does not exist or this process may not use it\n  do:  correct [workers] cpus; `taskset -p $$` shows what is allowed"
     )
-}
-
-fn spawn_reporter(
-    (mut reporter, mut control, mut peers): (Reporter, Control, Peers<PeerMaps>),
-    (mut publisher, mut log, mut keys): (Publisher, Option<KernelLog>, Option<keys::Follower>),
-    stop: &Arc<AtomicBool>,
-    draining: &Arc<AtomicBool>,
-) -> Result<JoinHandle<()>> {
-    let (stop, draining) = (Arc::clone(stop), Arc::clone(draining));
-    let mut slow_turn = move || {
-        publisher.publish();
-        if let Some(log) = &mut log {
-            log.flush();
-        }
-        if let Some(keys) = &mut keys {
-            keys.look_and_tell();
-        }
-    };
-    let mut turn = move |now_ns| {
-        let changed = peers.turn(now_ns);
-        if let Some(peers) = &changed {
-            control.set_peers(peers);
-        }
-        control.turn(now_ns);
-        changed
-    };
-    Ok(thread::Builder::new()
-        .name("reporter".into())
-        .spawn(move || reporter.run(&stop, &draining, &mut turn, &mut slow_turn))?)
 }
 
 fn empty_samples(functions: usize) -> Result<Samples> {

@@ -92,6 +92,23 @@ impl ReportSocket {
 /// Longest report frame with a seal, bytes.
 const LONGEST_REPORT: usize = OVERHEAD_BYTES + SEAL_BYTES + REPORT_BYTES;
 
+/// What the thread that reports does besides.
+pub trait Beside {
+    /// Called after every look, with the time; what changes for the reports.
+    fn turn(&mut self, now_ns: u64) -> Orders;
+    /// Called about every 100 ms.
+    fn slow_turn(&mut self);
+}
+
+/// What changes for the reports.
+#[derive(Debug, Default)]
+pub struct Orders {
+    /// The peers to report to from now on.
+    pub peers: Option<Vec<PeerAddress>>,
+    /// When to report from now on, and how much work a worker takes, ns (0 = any amount).
+    pub plan: Option<(Plan, u32)>,
+}
+
 /// Reports of one node.
 pub struct Reporter {
     tables: Arc<Tables>,
@@ -163,29 +180,27 @@ impl Reporter {
     }
 
     /// Reports until `stop` is set; while `draining` is set, reports say that this node is full, so that no policy of any
-    /// peer chooses it. `turn` is called after every look with the time and may return other peers to report to; `slow_turn` about every
-    /// 100 ms.
-    pub fn run(
-        &mut self,
-        stop: &AtomicBool,
-        draining: &AtomicBool,
-        mut turn: impl FnMut(u64) -> Option<Vec<PeerAddress>>,
-        mut slow_turn: impl FnMut(),
-    ) {
+    /// peer chooses it. What else the thread has to do is done in between.
+    pub fn run(&mut self, stop: &AtomicBool, draining: &AtomicBool, beside: &mut impl Beside) {
         // The default slack of 50 µs would be half an interval; a failure only leaves it there.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let mut slow_at = 0;
         while !stop.load(Relaxed) {
             let now = monotonic_ns();
             if now >= slow_at {
-                slow_turn();
+                beside.slow_turn();
                 slow_at = now + 100_000_000;
             }
             self.socket.receive();
             self.look(now, draining.load(Relaxed));
-            if let Some(peers) = turn(now) {
+            let Orders { peers, plan } = beside.turn(now);
+            if let Some(peers) = peers {
                 self.received.resize(peers.len(), (Received::default(), 0));
                 self.peers = peers;
+            }
+            if let Some((plan, backlog_limit_ns)) = plan {
+                self.schedule = Schedule::new(plan);
+                self.backlog_limit_ns = backlog_limit_ns;
             }
             sleep_until(now + u64::from(self.schedule.look_us().max(1)) * 1000);
         }

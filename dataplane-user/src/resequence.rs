@@ -130,6 +130,11 @@ impl<T> Resequencer<T> {
         }
     }
 
+    /// What is held from now on is held for up to `patience_ns`.
+    pub fn set_patience(&mut self, patience_ns: u64) {
+        self.patience_ns = patience_ns;
+    }
+
     /// True when nothing is held.
     pub fn is_empty(&self) -> bool {
         self.active.is_empty()

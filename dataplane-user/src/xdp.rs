@@ -10,14 +10,15 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use aya::maps::xdp::XdpMapError;
 use aya::maps::{Array, DevMap, HashMap as BpfHashMap, Map, MapData, PerCpuArray, XskMap};
 use aya::programs::links::{FdLink, LinkError};
+use aya::programs::xdp::XdpLink;
 use aya::programs::{ProgramError, Xdp, XdpError, XdpMode};
 use aya::{Ebpf, EbpfError, EbpfLoader};
 use dataplane_common::held;
 use dataplane_common::maps::{
     self as names, FLOW_SLOTS, FLOWS, FUNCTIONS, FlowRow, FunctionRow, HELD, IFINDEXES, INTERFACES, InterfaceRow, KEYS,
     LINKS, LOAD_TABLE, LoadRow, MAX_WORKERS, META, MetaRow, PARAMS, PEERS, PORTS, Params, PeerRow, QUEUES, QueueRow,
-    ROSTER, SEALS, SIGNALS, SLOTS, SignalsRow, SlotRow, TYPES, WORKER_COUNT, WORKERS, WorkerRow, XDP_COUNT, XSKS,
-    function_slot, ifindex_slot,
+    RELOADS, ROSTER, ReloadRow, SEALS, SIGNALS, SLOTS, SignalsRow, SlotRow, TYPES, WORKER_COUNT, WORKERS, WorkerRow,
+    XDP_COUNT, XSKS, function_slot, ifindex_slot,
 };
 use dataplane_common::plan;
 use dataplane_common::reason::{REASON_STRIDE, Reason};
@@ -168,6 +169,19 @@ impl Object {
     /// # Errors
     /// [`Error::Load`].
     pub fn load(object: &[u8], params: Params, sizes: Sizes) -> Result<Self, Error> {
+        Self::load_onto(object, params, sizes, None)
+    }
+
+    /// Loads `object` onto the maps that another one has pinned in `pins` and that have these sizes: programs that replace those
+    /// of the other find everything as it is.
+    ///
+    /// # Errors
+    /// [`Error::Load`].
+    pub fn load_again(object: &[u8], params: Params, sizes: Sizes, pins: &PinDir) -> Result<Self, Error> {
+        Self::load_onto(object, params, sizes, Some(pins))
+    }
+
+    fn load_onto(object: &[u8], params: Params, sizes: Sizes, pins: Option<&PinDir>) -> Result<Self, Error> {
         let params = Value(params);
         let per_worker = MAX_WORKERS as u32;
         let mut loader = EbpfLoader::new();
@@ -184,6 +198,11 @@ impl Object {
             .map_max_entries(FUNCTIONS, sizes.functions.max(1) * per_worker)
             .map_max_entries(HELD, sizes.workers * held::PLACES)
             .map_max_entries(WORKER_COUNT, sizes.workers * REASON_STRIDE as u32);
+        if let Some(pins) = pins {
+            for name in names::ALL {
+                loader.map_pin_path(name, pins.path().join(name));
+            }
+        }
         let ebpf = loader.load(object).map_err(Error::Load)?;
         Ok(Self { ebpf, sizes })
     }
@@ -214,6 +233,7 @@ impl Object {
             functions: self.map_array::<FunctionRow>(FUNCTIONS, self.sizes.functions.max(1) * per_worker)?,
             counts: self.map_array::<u64>(WORKER_COUNT, self.sizes.workers * REASON_STRIDE as u32)?,
             meta: self.map_array::<MetaRow>(META, 1)?,
+            reloads: self.map_array::<ReloadRow>(RELOADS, 1)?,
             slots: self.map_array::<SlotRow>(SLOTS, plan::SLOTS * plan::TABLES)?,
             flows: self.map_array::<FlowRow>(FLOWS, FLOW_SLOTS as u32)?,
             held: self.map_array::<u64>(HELD, self.sizes.workers * held::PLACES)?,
@@ -351,6 +371,19 @@ impl Object {
         let program = self.load_program(name)?;
         let failed = |source| Error::Attach { ifindex, mode, source };
         let id = program.attach_to_if_index(ifindex, flags).map_err(failed)?;
+        let link = program.take_link(id).map_err(failed)?;
+        FdLink::try_from(link).map_err(Error::NoLink)
+    }
+
+    /// Puts `program` in the place of the one behind `link`. No packet sees the interface without a program.
+    ///
+    /// # Errors
+    /// [`Error::Attach`]: the interface has no program now.
+    pub fn replace(&mut self, name: &'static str, (ifindex, mode): (u32, Mode), link: FdLink) -> Result<FdLink, Error> {
+        let program = self.load_program(name)?;
+        let failed = |source| Error::Attach { ifindex, mode, source };
+        let link = XdpLink::try_from(link).map_err(Error::NoLink)?;
+        let id = program.attach_to_link(link).map_err(failed)?;
         let link = program.take_link(id).map_err(failed)?;
         FdLink::try_from(link).map_err(Error::NoLink)
     }

@@ -215,15 +215,31 @@ impl Cluster {
         if self.nodes.contains_key(&node) {
             bail!("node {node} runs already");
         }
-        let config = self.directory.join(format!("n{node}.toml"));
-        fs::write(&config, self.plan.config(node, settings))
-            .with_context(|| format!("cannot write {}", config.display()))?;
+        let config = self.write_config(node, settings)?;
         command.args(&settings.scheduling.words()[1..]).arg(&self.program);
         command.arg("run").arg("--config").arg(&config).arg("--bpffs").arg(&self.bpffs);
         let log = self.directory.join(format!("n{node}.log"));
         let process = NodeProcess::start(command, &log, interrupt).with_context(|| format!("node {node}"))?;
         self.nodes.insert(node, process);
         Ok(())
+    }
+
+    fn write_config(&self, node: u16, settings: &NodeSettings) -> Result<PathBuf> {
+        let config = self.directory.join(format!("n{node}.toml"));
+        fs::write(&config, self.plan.config(node, settings))
+            .with_context(|| format!("cannot write {}", config.display()))?;
+        Ok(config)
+    }
+
+    /// Has a running node go on with other settings; gives what it says of that.
+    ///
+    /// # Errors
+    /// It refuses them, and goes on as before.
+    pub fn reload(&self, node: u16, settings: &NodeSettings) -> Result<String> {
+        self.write_config(node, settings)?;
+        let mut command = Command::new(&self.program);
+        command.args(["reload", "--node", &self.plan.name(Host::Node(node))]).arg("--bpffs").arg(&self.bpffs);
+        command::output(&mut command)
     }
 
     /// A running node's process.

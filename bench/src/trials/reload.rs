@@ -1,5 +1,6 @@
-//! `dataplane-bench reload`: how long nothing is answered when a node is replaced under load. What is lost, divided by the rate,
-//! is the effective blocked time: a pause that loses nothing is none, whatever a clock says.
+//! `dataplane-bench reload`: how long nothing is answered when a node's configuration, its programs or all of it is replaced under
+//! load. What is lost, divided by the rate, is the effective blocked time: a pause that loses nothing is none, whatever a clock
+//! says.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -29,6 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const QUIET: Duration = Duration::from_millis(100);
 /// The policy: one node answers alone.
 const POLICY: &str = "local";
+/// Another one by which it does, as its link leads nowhere.
+const OTHER_POLICY: &str = "sooner";
 
 /// How a node is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -36,6 +39,10 @@ const POLICY: &str = "local";
 pub enum Way {
     /// Not at all: what the path loses by itself.
     None,
+    /// It is told to read its configuration again, which has not changed: its programs are loaded and replaced.
+    Programs,
+    /// It is told to read its configuration again, which has another policy, discipline and report interval.
+    Config,
     /// It is stopped the ordinary way and started again with its configuration.
     Restart,
     /// It is killed, and started again.
@@ -43,11 +50,13 @@ pub enum Way {
 }
 
 impl Way {
-    const ALL: [Self; 3] = [Self::None, Self::Restart, Self::Kill];
+    const ALL: [Self; 5] = [Self::None, Self::Programs, Self::Config, Self::Restart, Self::Kill];
 
     const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
+            Self::Programs => "programs",
+            Self::Config => "config",
             Self::Restart => "restart",
             Self::Kill => "kill",
         }
@@ -89,7 +98,7 @@ struct Line {
     lost: u64,
     /// What was lost divided by the rate, s.
     blocked_s: f64,
-    /// What the replacement took, from the order to the new node's word that it is ready, s.
+    /// What the replacement took, from the order to the word that it is done, s.
     replacement_s: f64,
 }
 
@@ -152,6 +161,14 @@ fn measure(
     let start = Instant::now();
     match way {
         Way::None => {}
+        Way::Programs => {
+            lab.cluster.reload(TESTED, &node)?;
+        }
+        Way::Config => {
+            let (policy, discipline) = (OTHER_POLICY.to_owned(), "shortest".to_owned());
+            let report_interval = 2 * node.report_interval;
+            lab.cluster.reload(TESTED, &NodeSettings { policy, discipline, report_interval, ..node })?;
+        }
         Way::Restart => {
             lab.cluster.stop(TESTED)?;
             lab.cluster.start(TESTED, &node, interrupt)?;

@@ -8,6 +8,7 @@
 //! | file | what it knows |
 //! |---|---|
 //! | `schema.rs` | which sections and keys there are |
+//! | `change.rs` | what differs between two configurations, and what a running node can take |
 //! | `cluster.rs` | links, peers and membership as they were read |
 //! | `settings.rs` | the settings of the policies as keys |
 //! | `read.rs` | what sections mean: defaults, checks between them |
@@ -20,6 +21,7 @@
 //! | `error.rs` | mistakes and how they are shown |
 //! | `write.rs` | [`Config::to_toml`] |
 
+mod change;
 mod cluster;
 mod error;
 mod nearest;
@@ -43,6 +45,7 @@ use dataplane_common::policy::PolicyKind;
 use dataplane_common::tuning::Tuning;
 use dataplane_common::wire::{anep, link};
 
+pub use change::Change;
 pub use cluster::{Encapsulation, Link, Membership, Peer, PeerEnd, node_name_problem};
 pub use dataplane_common::report::Mode as ReportMode;
 pub use error::{ConfigErrors, Place, Problem};

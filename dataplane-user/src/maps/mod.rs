@@ -5,7 +5,8 @@ mod pin;
 pub mod tables;
 
 use dataplane_common::maps::{
-    FlowRow, FunctionRow, InterfaceRow, LoadRow, MetaRow, Params, PeerRow, QueueRow, SignalsRow, SlotRow, WorkerRow,
+    FlowRow, FunctionRow, InterfaceRow, LoadRow, MetaRow, Params, PeerRow, QueueRow, ReloadRow, SignalsRow, SlotRow,
+    WorkerRow,
 };
 use dataplane_common::seal::{KeyRow, SealRow};
 
@@ -35,6 +36,8 @@ unsafe impl MapValue for PeerRow {}
 unsafe impl MapValue for InterfaceRow {}
 // SAFETY: as above.
 unsafe impl MapValue for MetaRow {}
+// SAFETY: as above.
+unsafe impl MapValue for ReloadRow {}
 // SAFETY: as above.
 unsafe impl MapValue for SlotRow {}
 // SAFETY: as above.

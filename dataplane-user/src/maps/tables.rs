@@ -2,11 +2,13 @@
 
 use std::mem::offset_of;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use dataplane_common::load::{self, Forwarding, Word, WorkerLoad};
 pub use dataplane_common::maps::pair;
-use dataplane_common::maps::{FlowRow, FunctionRow, LoadRow, MetaRow, QueueRow, SignalsRow, SlotRow, WorkerRow};
+use dataplane_common::maps::{
+    FlowRow, FunctionRow, LoadRow, MetaRow, QueueRow, RELOAD_TEXT, ReloadRow, SignalsRow, SlotRow, WorkerRow,
+};
 use dataplane_common::reason::{REASON_STRIDE, Reason};
 use dataplane_common::seal::{KeyRow, SealRow};
 
@@ -27,6 +29,8 @@ pub struct Tables {
     pub counts: MappedArray<u64>,
     /// `META`.
     pub meta: MappedArray<MetaRow>,
+    /// `RELOADS`.
+    pub reloads: MappedArray<ReloadRow>,
     /// `SLOTS`.
     pub slots: MappedArray<SlotRow>,
     /// `FLOWS`.
@@ -67,6 +71,23 @@ impl Tables {
         let row = self.signals.row(0);
         set(row, offset_of!(SignalsRow, send_ns), pair(cost.send_ns, cost.receive_ns));
         set(row, offset_of!(SignalsRow, wire_ns), pair(cost.wire_ns, cost.wire_ns_per_byte_q16));
+    }
+
+    /// Shows how a reload that ended at `now_ns` went: whether it was taken, and what there is to say of it, of which the first
+    /// [`RELOAD_TEXT`] bytes are shown.
+    pub fn show_reload(&self, now_ns: u64, is_taken: bool, text: &str) {
+        let row = self.reloads.row(0);
+        let text = &text.as_bytes()[..text.floor_char_boundary(RELOAD_TEXT)];
+        for (at, chunk) in text.chunks(8).enumerate() {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            set(row, offset_of!(ReloadRow, text) + at * 8, u64::from_le_bytes(word));
+        }
+        set(row, offset_of!(ReloadRow, length), pair(text.len() as u32, is_taken.into()));
+        set(row, offset_of!(ReloadRow, at_ns), now_ns);
+        add_own(row.word(offset_of!(ReloadRow, taken)), is_taken.into());
+        // Whoever waits for this word may read the others once it has changed.
+        row.word(offset_of!(ReloadRow, attempts)).fetch_add(1, Release);
     }
 }
 
@@ -119,6 +140,7 @@ pub(crate) mod tests {
             functions: anonymous(functions * per_worker),
             counts: anonymous(workers * REASON_STRIDE as u32),
             meta: anonymous(1),
+            reloads: anonymous(1),
             slots: anonymous(dataplane_common::plan::SLOTS * dataplane_common::plan::TABLES),
             flows: anonymous(FLOW_SLOTS as u32),
             held: anonymous(workers * dataplane_common::held::PLACES),

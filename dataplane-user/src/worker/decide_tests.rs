@@ -8,6 +8,7 @@ use dataplane_common::wire::ip::ETHERNET_BYTES;
 use dataplane_common::wire::link::{FLAG_DIRECT, Header, Kind, OVERHEAD_BYTES};
 
 use super::*;
+use crate::ways::LiveWays;
 
 /// The peer that may take packets.
 pub(super) const NEAR: u16 = 1;

@@ -16,6 +16,7 @@ mod account;
 mod decide;
 mod ending;
 mod keep;
+mod live;
 mod order;
 mod pull;
 mod serve;
@@ -41,11 +42,13 @@ use crate::process::Checks;
 use crate::queue::Queue;
 use crate::resequence::Resequencer;
 use crate::samples::{Exchange, Samples};
-use crate::ways::{LiveWays, Ways, WaysCache};
+use crate::ways::Ways;
 use crate::xsk::{Batch, Frame, Umem};
 use account::{Done, Due};
 use ending::Ending;
 use keep::Keeping;
+use live::Live;
+pub use live::LiveSettings;
 use pull::Pulling;
 use serve::{Function, Outcome};
 
@@ -149,8 +152,8 @@ struct Taken {
 /// See the module.
 pub struct Worker<P> {
     settings: Settings,
-    /// The present ways, where they change.
-    live_ways: Option<WaysCache>,
+    /// What may change while it runs.
+    live: Live,
     umem: Umem,
     sockets: Vec<Socket<P>>,
     functions: Vec<Function>,
@@ -198,8 +201,7 @@ impl<P: Port> Worker<P> {
             .collect();
         let clock = quanta::Clock::new();
         let last_housekeeping = clock.now();
-        let flags = |function: &Function| tables.functions.row(function.slot).word(offset_of!(FunctionRow, order));
-        let decides = functions.iter().any(|it| flags(it).load(Relaxed) >> 32 & u64::from(FUNCTION_WORKER) != 0);
+        let decides = decides(&functions, &tables);
         let queue = order::queue(settings.params.tuning.discipline, umem.frames(), settings.pull || decides);
         let pulling = settings.pull.then(Pulling::new);
         let keeping = Keeping::new(umem.frames() / 8);
@@ -208,7 +210,7 @@ impl<P: Port> Worker<P> {
         let held = Resequencer::new(places, settings.patience.as_nanos() as u64);
         Self {
             settings,
-            live_ways: None,
+            live: Live::default(),
             umem,
             sockets: Vec::with_capacity(MAX_INTERFACES),
             functions,
@@ -241,24 +243,6 @@ impl<P: Port> Worker<P> {
         self.sockets.push(socket);
     }
 
-    /// Has the worker take the present ways at every step.
-    pub fn follow_ways(&mut self, ways: Arc<LiveWays>) {
-        self.live_ways = Some(WaysCache::new(ways));
-        self.take_ways();
-    }
-
-    /// Takes the ways that have replaced the last ones, if any. No lock and no allocation; what was replaced is freed by whoever lets
-    /// go of it last.
-    #[inline]
-    fn take_ways(&mut self) {
-        if let Some(ways) = &mut self.live_ways {
-            let ways = ways.load();
-            if !Arc::ptr_eq(ways, &self.settings.ways) {
-                self.settings.ways = Arc::clone(ways);
-            }
-        }
-    }
-
     /// Has the worker stop when `flag` is set: what it has received by then is dropped under a name, not computed.
     pub fn stop_on(&mut self, flag: Arc<AtomicBool>) {
         self.stop = flag;
@@ -282,7 +266,7 @@ impl<P: Port> Worker<P> {
     /// Handles what has arrived; returns the number of packets it is done with. Zero means that none is left.
     pub fn step(&mut self) -> usize {
         let start = self.clock.raw();
-        self.take_ways();
+        self.take_changes();
         let mut handled = if self.queue.is_some() { self.step_by_rank() } else { self.step_by_arrival() };
         if !self.held.is_empty() {
             handled += self.release_held(monotonic_ns());
@@ -504,6 +488,12 @@ impl<P: Port> Worker<P> {
         }
         self.held.publish(&self.tables.flows);
     }
+}
+
+/// Whether workers place packets of some function.
+fn decides(functions: &[Function], tables: &Tables) -> bool {
+    let flags = |function: &Function| tables.functions.row(function.slot).word(offset_of!(FunctionRow, order));
+    functions.iter().any(|it| flags(it).load(Relaxed) >> 32 & u64::from(FUNCTION_WORKER) != 0)
 }
 
 /// Now, ns of the monotonic clock: the clock of `bpf_ktime_get_ns`.

@@ -43,6 +43,8 @@ mod decide;
 mod ending;
 #[path = "keep_tests.rs"]
 mod keep;
+#[path = "live_tests.rs"]
+mod live;
 #[path = "order_tests.rs"]
 mod order;
 #[path = "pull_tests.rs"]
