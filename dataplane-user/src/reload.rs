@@ -12,7 +12,7 @@ use crate::maps::{PinDir, PinError};
 use crate::status::rows;
 
 /// How long the node may take: the verifier looks at two programs.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How a reload ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
