@@ -1,4 +1,4 @@
-use dataplane_common::classify::{Class, classify};
+use dataplane_common::classify::{Class, Rules, classify};
 use dataplane_user::functions::Builtin;
 
 use super::*;
@@ -37,7 +37,7 @@ fn every_variant_is_what_a_node_takes_for_active() {
         let recipe = recipe.with_frame_bytes(300).unwrap();
         let frame = recipe.template().unwrap().frame(&PROBE);
         assert_eq!(frame.len(), 300, "{recipe:?}");
-        let Class::Active(active) = classify(frame.as_slice(), UDP_PORT) else {
+        let Class::Active(active) = classify(frame.as_slice(), &Rules::anep(UDP_PORT)) else {
             panic!("not active: {recipe:?}");
         };
         assert_eq!(active.anep.operand, recipe.operand);

@@ -4,13 +4,43 @@ use crate::hash::{combine, mix};
 use crate::packet::Packet;
 use crate::reason::Reason;
 use crate::wire::anep::{self, Anep};
-use crate::wire::ip::{self, PROTOCOL_ACTIVE, PROTOCOL_UDP, UDP_BYTES};
+use crate::wire::ip::{self, PROTOCOL_ACTIVE, PROTOCOL_UDP, Transport, UDP_BYTES};
+use crate::wire::pktgen;
+
+/// What makes a packet active.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// UDP destination port that carries ANEP.
+    pub udp_port: u16,
+    /// The pktgen profile: UDP destination port of the first function. The others follow.
+    pub pktgen_port: u16,
+    /// Functions that are reached so; 0 = the profile is off.
+    pub pktgen_functions: u16,
+    /// Operand of their packets, which can carry none.
+    pub pktgen_operand: u32,
+}
+
+impl Rules {
+    /// ANEP alone.
+    pub const fn anep(udp_port: u16) -> Self {
+        Self { udp_port, pktgen_port: 0, pktgen_functions: 0, pktgen_operand: 0 }
+    }
+
+    /// The function that a port of the pktgen profile names.
+    #[inline(always)]
+    fn pktgen_function(&self, port: u16) -> Option<u16> {
+        let index = port.wrapping_sub(self.pktgen_port);
+        if index < self.pktgen_functions { Some(index) } else { None }
+    }
+}
 
 /// An active packet. Offsets are bytes from the start of the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Active {
-    /// The ANEP header.
+    /// The ANEP header; of a pktgen packet, what stands for one.
     pub anep: Anep,
+    /// True for a packet of the pktgen profile. Its type id is the index of the function.
+    pub pktgen: bool,
     /// Offset of the IP header.
     pub l3: usize,
     /// Offset of the UDP header, or of the ANEP header for IP protocol 107.
@@ -38,25 +68,26 @@ pub enum Class {
     Active(Active),
 }
 
-/// Classifies a frame. `udp_port` is the UDP destination port that carries ANEP.
+/// Classifies a frame.
 ///
 /// A frame that is cut short before its transport header, or whose IP header contradicts itself there, is
 /// [`Class::NotActive`]: whether it is active cannot be known, and the kernel judges it as it always did.
 #[inline(always)]
-pub fn classify<P: Packet + ?Sized>(frame: &P, udp_port: u16) -> Class {
+pub fn classify<P: Packet + ?Sized>(frame: &P, rules: &Rules) -> Class {
     let Some(transport) = ip::find_transport(frame) else {
         return Class::NotActive;
     };
     let (udp, anep_at, limit) = match transport.protocol {
         PROTOCOL_UDP | PROTOCOL_ACTIVE if transport.fragment => return Class::Fragment,
         PROTOCOL_UDP => {
-            let Some([_, _, d0, d1, l0, l1, _, _]) = frame.read::<UDP_BYTES>(transport.l4) else {
+            let Some([s0, s1, d0, d1, l0, l1, _, _]) = frame.read::<UDP_BYTES>(transport.l4) else {
                 return Class::NotActive;
             };
-            if u16::from_be_bytes([d0, d1]) != udp_port {
-                return Class::NotActive;
-            }
+            let (source, destination) = (u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1]));
             let udp_len = usize::from(u16::from_be_bytes([l0, l1]));
+            if destination != rules.udp_port {
+                return classify_pktgen(frame, rules, &transport, (source, destination, udp_len));
+            }
             if udp_len < UDP_BYTES || udp_len > transport.l4_len {
                 return Class::Malformed(Reason::DropUdpLength);
             }
@@ -74,6 +105,7 @@ pub fn classify<P: Packet + ?Sized>(frame: &P, udp_port: u16) -> Class {
         Ok(_) if ip::has_group_source(frame, transport.l3, transport.v6) => Class::Malformed(Reason::DropGroupSource),
         Ok(anep) => Class::Active(Active {
             anep,
+            pktgen: false,
             l3: transport.l3,
             l4: transport.l4,
             v6: transport.v6,
@@ -81,6 +113,56 @@ pub fn classify<P: Packet + ?Sized>(frame: &P, udp_port: u16) -> Class {
             trailing: limit - anep.packet_len,
         }),
     }
+}
+
+/// Classifies a UDP datagram that is not on the port of ANEP, from its ports and its length.
+#[inline(always)]
+fn classify_pktgen<P: Packet + ?Sized>(
+    frame: &P,
+    rules: &Rules,
+    transport: &Transport,
+    (source, destination, udp_len): (u16, u16, usize),
+) -> Class {
+    let Some(function) = rules.pktgen_function(destination) else { return Class::NotActive };
+    // Its result would be taken for a packet of the profile in turn, for ever between two nodes.
+    if rules.pktgen_function(source).is_some() {
+        return Class::NotActive;
+    }
+    let start = transport.l4 + UDP_BYTES;
+    if frame.u32(start) != Some(pktgen::MAGIC) {
+        return Class::NotActive;
+    }
+    if udp_len < UDP_BYTES + pktgen::HEADER_BYTES || udp_len > transport.l4_len || transport.l4 + udp_len > frame.len()
+    {
+        return Class::Malformed(Reason::DropUdpLength);
+    }
+    if !transport.v6 && !ip::ipv4_checksum_ok(frame, transport.l3, transport.l4) {
+        return Class::Malformed(Reason::DropIpChecksum);
+    }
+    if ip::has_group_source(frame, transport.l3, transport.v6) {
+        return Class::Malformed(Reason::DropGroupSource);
+    }
+    let packet_len = udp_len - UDP_BYTES;
+    let result_len = pktgen::result_room(packet_len);
+    let anep = Anep {
+        start,
+        header_len: pktgen::HEADER_BYTES + result_len,
+        packet_len,
+        type_id: function,
+        operand: Some(rules.pktgen_operand),
+        result_at: if result_len > 0 { Some(start + pktgen::HEADER_BYTES) } else { None },
+        result_len,
+        ..Anep::default()
+    };
+    Class::Active(Active {
+        anep,
+        pktgen: true,
+        l3: transport.l3,
+        l4: transport.l4,
+        v6: transport.v6,
+        udp: true,
+        trailing: 0,
+    })
 }
 
 /// What placement and order go by besides the packet's cost.

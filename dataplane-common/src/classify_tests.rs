@@ -72,7 +72,7 @@ fn frame(shape: Shape, payload: usize, trailing: usize) -> Vec<u8> {
 }
 
 fn classify_all(frame: &[u8]) -> Class {
-    classify(frame, UDP_PORT)
+    classify(frame, &Rules::anep(UDP_PORT))
 }
 
 #[test]
@@ -177,7 +177,7 @@ proptest! {
 }
 
 fn identity_of(frame: &[u8]) -> Identity {
-    match classify(frame, UDP_PORT) {
+    match classify(frame, &Rules::anep(UDP_PORT)) {
         Class::Active(active) => identify(frame, &active),
         other => panic!("{other:?}"),
     }

@@ -4,6 +4,7 @@
 //! field or atomic adds, fields that must be read together adjacent in one aligned 8-byte word, what different cores write
 //! on different cache lines. Map names have at most 15 characters (`BPF_OBJ_NAME_LEN`).
 
+use crate::classify::Rules;
 use crate::tuning::Tuning;
 
 /// Changes whenever a layout below, the metadata or the interconnect header changes.
@@ -559,11 +560,28 @@ pub struct Params {
     pub link_port: u16,
     /// 1 = there are such links.
     pub routed: u16,
+    /// The pktgen profile: UDP port of the first function ([`Rules::pktgen_port`]).
+    pub pktgen_port: u16,
+    /// Functions of the profile; 0 = it is off.
+    pub pktgen_functions: u16,
+    /// Operand of its packets.
+    pub pktgen_operand: u32,
     /// The settings of the policies.
     pub tuning: Tuning,
 }
 
 impl Params {
+    /// What makes a packet active.
+    #[inline(always)]
+    pub const fn rules(&self) -> Rules {
+        Rules {
+            udp_port: self.udp_port,
+            pktgen_port: self.pktgen_port,
+            pktgen_functions: self.pktgen_functions,
+            pktgen_operand: self.pktgen_operand,
+        }
+    }
+
     /// What an object loaded by hand runs with: everything stays local.
     pub const DEFAULT: Self = Self {
         abi: ABI_VERSION,
@@ -581,6 +599,9 @@ impl Params {
         auth: AUTH_OFF,
         link_port: crate::wire::link::UDP_PORT,
         routed: 0,
+        pktgen_port: 0,
+        pktgen_functions: 0,
+        pktgen_operand: 0,
         tuning: Tuning::DEFAULT,
     };
 }
@@ -597,7 +618,7 @@ const _: () = assert!(size_of::<SlotRow>() == 16);
 const _: () = assert!(size_of::<FlowRow>() == 16);
 const _: () = assert!(size_of::<SignalsRow>() == 64);
 // No padding: another setting may need a reserved word.
-const _: () = assert!(size_of::<Params>() == 52 + size_of::<Tuning>());
+const _: () = assert!(size_of::<Params>() == 60 + size_of::<Tuning>());
 
 #[cfg(test)]
 mod tests {

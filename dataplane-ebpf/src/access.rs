@@ -76,10 +76,11 @@ pub fn function(function: u32, queue: u32) -> Option<FunctionRow> {
             addr_of!((*row).declared_a_ns),
             addr_of!((*row).policy),
             addr_of!((*row).order),
+            addr_of!((*row).type_id),
         )
     };
     let (cost, limit, declared) = (read_word(fields.0), read_word(fields.1), read_word(fields.2));
-    let (policy, order) = (read_word(fields.3), read_word(fields.4));
+    let (policy, order, type_id) = (read_word(fields.3), read_word(fields.4), read_word(fields.5));
     // A row without a limit is not in use.
     if limit as u32 == 0 {
         return None;
@@ -95,6 +96,7 @@ pub fn function(function: u32, queue: u32) -> Option<FunctionRow> {
         home: (policy >> 32) as u32,
         order: order as u32,
         flags: (order >> 32) as u32,
+        type_id: type_id as u32,
         ..FunctionRow::default()
     })
 }

@@ -93,6 +93,7 @@ pub fn remember(found: *mut Found, active: &Active) {
         l4: active.l4 as u32,
         v6: u32::from(active.v6),
         udp: u32::from(active.udp),
+        pktgen: u32::from(active.pktgen),
         scratch: 0,
     };
     // SAFETY: `found` is a live map value of this CPU, and XDP programs of one CPU do not interrupt each other.
@@ -115,6 +116,7 @@ pub fn recall(found: *const Found) -> Active {
             key: if found.has_key != 0 { Some(found.key) } else { None },
             ..Anep::default()
         },
+        pktgen: found.pktgen != 0,
         l3: found.l3 as usize,
         l4: found.l4 as usize,
         v6: found.v6 != 0,

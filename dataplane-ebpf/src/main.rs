@@ -52,7 +52,7 @@ pub fn dp_ingress(ctx: XdpContext) -> u32 {
     let Some(found) = maps::FOUND.get_ptr_mut(0) else {
         return pass(Reason::PassNoSocket);
     };
-    match classify(&XdpFrame::with_scratch(&ctx, found), params.udp_port) {
+    match classify(&XdpFrame::with_scratch(&ctx, found), &params.rules()) {
         Class::NotActive => pass(Reason::PassNotActive),
         Class::Fragment => pass(Reason::PassFragment),
         Class::Result => pass(Reason::PassResult),
@@ -66,7 +66,9 @@ pub fn dp_ingress(ctx: XdpContext) -> u32 {
 
 #[inline(always)]
 fn handle_active(ctx: &XdpContext, params: &Params, active: &Active) -> u32 {
-    let Some(function) = maps::function_of(active.anep.type_id) else {
+    let function =
+        if active.pktgen { Some(u32::from(active.anep.type_id)) } else { maps::function_of(active.anep.type_id) };
+    let Some(function) = function else {
         return if active.anep.discard_unknown {
             drop_frame(Reason::DropUnknownType)
         } else {
@@ -123,7 +125,7 @@ fn handle_active(ctx: &XdpContext, params: &Params, active: &Active) -> u32 {
     log_decision(ctx, active.anep.type_id, ept_ns, &decision);
     let flow = if row.order == ORDER_NONE { NO_FLOW } else { identity.flow as u16 & (FLOW_SLOTS as u16 - 1) };
     if let Verdict::Redirect(node) = decision.verdict
-        && forward(ctx, params, worker, (node, &job), (active.anep.type_id, interface as u16, flow), row.flags)
+        && forward(ctx, params, worker, (node, &job), (row.type_id as u16, interface as u16, flow), row.flags)
     {
         return XDP_REDIRECT;
     }

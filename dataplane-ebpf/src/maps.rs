@@ -87,6 +87,7 @@ pub struct Found {
     pub l4: u32,
     pub v6: u32,
     pub udp: u32,
+    pub pktgen: u32,
     /// Where the parser's loops forget what they know.
     pub scratch: u32,
 }

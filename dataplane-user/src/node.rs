@@ -229,7 +229,7 @@ impl Node {
             worker,
             params,
             ways: Arc::default(),
-            checks: Checks { udp_port: config.active.udp_port, udp_checksum: config.active.verify_udp_checksum },
+            checks: Checks { rules: params.rules(), udp_checksum: config.active.verify_udp_checksum },
             spin: Duration::from_nanos(config.workers.spin_ns.into()),
             patience: Duration::from_nanos(config.workers.patience_ns.into()),
             pull: config.workers.pull,

@@ -3,7 +3,7 @@
 //! It validates what XDP left to the worker (checksums, result room), runs the function in place, and turns the packet
 //! round so that it goes back to its sender.
 
-use dataplane_common::classify::{Active, Class, classify};
+use dataplane_common::classify::{Active, Class, Rules, classify};
 use dataplane_common::reason::Reason;
 use dataplane_common::wire::ip::IPV4_BYTES;
 use dataplane_common::wire::{anep, fold_checksum, sum_words};
@@ -13,8 +13,8 @@ use crate::functions::{Builtin, Call};
 /// What the worker checks besides what must be checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checks {
-    /// UDP port that carries ANEP.
-    pub udp_port: u16,
+    /// What makes a packet active.
+    pub rules: Rules,
     /// Verify UDP checksums. Off only where an offload leaves them unfinished (a veth between local sockets).
     pub udp_checksum: bool,
 }
@@ -26,7 +26,7 @@ pub struct Checks {
 pub fn validate(frame: &[u8], function: Builtin, checks: Checks) -> Result<Active, Reason> {
     // XDP has classified the frame already; a frame that a peer forwarded was classified by the peer. Either way the
     // offsets used below are this worker's own.
-    let Class::Active(active) = classify(frame, checks.udp_port) else {
+    let Class::Active(active) = classify(frame, &checks.rules) else {
         return Err(Reason::DropMetadata);
     };
     if active.udp {
@@ -58,7 +58,10 @@ pub fn compute(frame: &mut [u8], active: &Active, function: Builtin) {
 
 /// Turns a computed packet round: it is marked as a result, addresses and ports change places, checksums are made new.
 pub fn turn_round(frame: &mut [u8], active: &Active) {
-    frame[active.anep.start + 1] |= anep::FLAG_RESULT;
+    // A result of pktgen's is told by its ports.
+    if !active.pktgen {
+        frame[active.anep.start + 1] |= anep::FLAG_RESULT;
+    }
     swap(frame, 0, 6, 6);
     if active.v6 {
         swap(frame, active.l3 + 8, active.l3 + 24, 16);

@@ -10,7 +10,7 @@ use frames::{Carrier, Packet, UDP_PORT, internet_checksum, with, with_ip_checksu
 #[allow(dead_code, reason = "shared with tests that use other parts of it")]
 pub(crate) mod frames;
 
-const CHECKS: Checks = Checks { udp_port: UDP_PORT, udp_checksum: true };
+const CHECKS: Checks = Checks { rules: Rules::anep(UDP_PORT), udp_checksum: true };
 const UNCHECKED: Checks = Checks { udp_checksum: false, ..CHECKS };
 const CARRIERS: [Carrier; 3] = [Carrier::Udp, Carrier::UdpWithoutChecksum, Carrier::Protocol107];
 
@@ -259,7 +259,7 @@ fn what_xdp_would_not_have_let_through_is_refused() {
     ] {
         assert_eq!(refused(&bad, Builtin::Forward), Some(Reason::DropMetadata), "{bad:02x?}");
     }
-    let other = Checks { udp_port: 9_000, ..CHECKS };
+    let other = Checks { rules: Rules::anep(9_000), ..CHECKS };
     let there = Packet { port: [UDP_PORT, 9_000], ..packet.clone() };
     assert_eq!(validate(&there.frame(), Builtin::Forward, other).err(), None);
     assert_eq!(validate(&packet.frame(), Builtin::Forward, other).err(), Some(Reason::DropMetadata));
@@ -277,6 +277,45 @@ fn functions_see_payload_operand_and_result_and_change_only_the_result() {
         let at = packet.options_at() + 12;
         assert_eq!(computed, with(frame, at, &result), "{packet:?}");
     }
+}
+
+#[test]
+fn packets_of_the_kernels_generator_keep_their_header_and_get_their_result_behind_it() {
+    let checks = Checks {
+        rules: Rules { pktgen_port: 9_100, pktgen_functions: 1, pktgen_operand: 2, ..Rules::anep(UDP_PORT) },
+        ..CHECKS
+    };
+    let header = [0xbe, 0x9b, 0xe9, 0x55, 0, 0, 0, 7, 1, 2, 3, 4, 5, 6, 7, 8];
+    let packet = |port, payload: usize| {
+        let packet = Packet { port, carrier: Carrier::UdpWithoutChecksum, ..Packet::new(1) };
+        // What lies there otherwise is an ANEP header of 8 bytes.
+        packet.payload_of(payload - 8)
+    };
+    let (sent, answer) = (packet([9, 9_100], 100), packet([9_100, 9], 100));
+    let bytes = |packet: &Packet, result: &[u8]| {
+        let behind = [&header[..], result, &[0; 84]].concat();
+        with(packet.frame(), packet.anep(), &behind[..100])
+    };
+    let mut frame = bytes(&sent, &[]);
+    assert_eq!(serve(&mut frame, Builtin::Crc32, checks), Ok(()));
+    let swapped = {
+        let mut frame = bytes(&answer, &crc_of(&[0; 52]));
+        let addresses = sent.frame();
+        frame[..6].copy_from_slice(&addresses[6..12]);
+        frame[6..12].copy_from_slice(&addresses[..6]);
+        frame[26..30].copy_from_slice(&addresses[30..34]);
+        frame[30..34].copy_from_slice(&addresses[26..30]);
+        frame
+    };
+    assert_eq!(frame, swapped);
+    let short = bytes(&sent, &[])[..].to_vec();
+    let short = {
+        let packet = packet([9, 9_100], 18);
+        with(packet.frame(), packet.anep(), &short[sent.anep()..][..18])
+    };
+    assert_eq!(validate(&short, Builtin::Crc32, checks).err(), Some(Reason::DropResultRoom));
+    assert_eq!(validate(&short, Builtin::Forward, checks).err(), None);
+    assert_eq!(validate(&short, Builtin::Forward, CHECKS).err(), Some(Reason::DropMetadata), "without the profile");
 }
 
 fn any_packet() -> impl Strategy<Value = Packet> {

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use std::mem::offset_of;
 
+use dataplane_common::classify::Rules;
 use dataplane_common::held::PLACES;
 use dataplane_common::maps::{
     FLOW_SLOTS, FUNCTION_LOSSLESS, FUNCTION_WORKER, FunctionRow, LoadRow, MAX_WORKERS, Params, SignalsRow, WorkerRow,
@@ -191,6 +192,7 @@ fn tables(functions: u32) -> Tables {
         functions: anonymous(functions * per_worker),
         counts: anonymous(REASON_STRIDE as u32),
         meta: anonymous(1),
+        reloads: anonymous(1),
         slots: anonymous(SLOTS * TABLES),
         flows: anonymous(FLOW_SLOTS as u32),
         held: anonymous(PLACES),
@@ -303,7 +305,7 @@ fn worker(mode: Mode, tables: &Arc<Tables>, exchange: &Arc<Exchange>, closed: &A
             ..Params::DEFAULT
         },
         ways: Arc::new(Ways::new([WAY])),
-        checks: Checks { udp_port: frames::UDP_PORT, udp_checksum: true },
+        checks: Checks { rules: Rules::anep(frames::UDP_PORT), udp_checksum: true },
         spin: Duration::ZERO,
         patience: PATIENCE,
         pull: mode.pulls,

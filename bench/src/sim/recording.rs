@@ -221,7 +221,7 @@ impl<'a> Reading<'a> {
         whole.clear();
         whole.extend_from_slice(frame.bytes);
         whole.resize(kept.max(frame.length.min(usize::from(u16::MAX))), 0);
-        match classify(whole.as_slice(), UDP_PORT) {
+        match classify(whole.as_slice(), &Rules::anep(UDP_PORT)) {
             Class::NotActive | Class::Fragment | Class::Result => self.skipped.inactive += 1,
             Class::Malformed(_) if kept < whole.len() => self.skipped.cut += 1,
             Class::Malformed(_) => self.skipped.malformed += 1,

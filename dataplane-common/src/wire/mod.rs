@@ -7,6 +7,7 @@
 pub mod anep;
 pub mod ip;
 pub mod link;
+pub mod pktgen;
 pub mod route;
 
 /// The Internet checksum (RFC 1071): folds a sum of 16-bit words into one's complement form.

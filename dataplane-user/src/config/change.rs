@@ -93,8 +93,10 @@ impl Change {
     }
 
     fn active(&mut self, old: &Active, new: &Active) {
-        let Active { udp_port, verify_udp_checksum } = new;
+        let Active { udp_port, verify_udp_checksum, pktgen_port, pktgen_operand } = new;
         self.fixed("[active] udp_port", old.udp_port != *udp_port);
+        self.fixed("[active] pktgen_port", old.pktgen_port != *pktgen_port);
+        self.fixed("[active] pktgen_operand", old.pktgen_operand != *pktgen_operand);
         self.live("[active] verify_udp_checksum", old.verify_udp_checksum != *verify_udp_checksum);
     }
 
@@ -161,6 +163,8 @@ mod tests {
             ("[interconnect]\ncluster = \"b\"", "[interconnect] cluster"),
             ("[interconnect]\ntransport = \"xsk\"", "[interconnect] transport"),
             ("[active]\nudp_port = 9", "[active] udp_port"),
+            ("[active]\npktgen_port = 9", "[active] pktgen_port"),
+            ("[active]\npktgen_operand = 9", "[active] pktgen_operand"),
             ("[[port]]\ninterface = \"eth2\"", "[[port]]"),
             ("[[function]]\nname = \"sha256\"", "[[function]] name and type_id"),
         ];

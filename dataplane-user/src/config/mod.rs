@@ -404,11 +404,16 @@ pub struct Active {
     pub udp_port: u16,
     /// Check the UDP checksum before computing.
     pub verify_udp_checksum: bool,
+    /// Packets of the kernel's packet generator are active, too: UDP port of the first function, in the order of
+    /// [`Config::functions`]; `None` = they are not.
+    pub pktgen_port: Option<u16>,
+    /// The operand of those packets.
+    pub pktgen_operand: u32,
 }
 
 impl Default for Active {
     fn default() -> Self {
-        Self { udp_port: anep::UDP_PORT, verify_udp_checksum: true }
+        Self { udp_port: anep::UDP_PORT, verify_udp_checksum: true, pktgen_port: None, pktgen_operand: 0 }
     }
 }
 
@@ -579,6 +584,9 @@ impl Config {
             auth: self.interconnect.auth_id(),
             link_port: self.interconnect.port,
             routed: self.links.iter().any(|link| link.encapsulation == Encapsulation::Udp).into(),
+            pktgen_port: self.active.pktgen_port.unwrap_or_default(),
+            pktgen_functions: self.active.pktgen_port.map_or(0, |_| self.functions.len() as u16),
+            pktgen_operand: self.active.pktgen_operand,
             tuning: self.policy.tuning,
             ..Params::DEFAULT
         }

@@ -52,6 +52,7 @@ pub(super) fn config(text: &str, functions: &[KnownFunction]) -> Result<Config, 
         peers_are_complete: true,
         discipline: Tuning::DEFAULT.discipline,
         pull: Some(Workers::default().pull),
+        pktgen: None,
     };
     let config = reader.config();
     reader.problems.into_result(config)
@@ -89,6 +90,8 @@ struct Reader<'t> {
     discipline: u32,
     /// Whether idle workers pull; `None` after a mistake.
     pull: Option<bool>,
+    /// Where `pktgen_port` is written.
+    pktgen: Option<Range<usize>>,
 }
 
 /// Sections.
@@ -115,13 +118,18 @@ impl<'t> Reader<'t> {
         policy.tuning.discipline = self.discipline;
         let interconnect = self.table(&INTERCONNECT, Self::interconnect);
         self.check_encapsulation(interconnect.transport);
+        let active = self.table(&ACTIVE, Self::active);
+        let functions = self.functions(policy.kind);
+        if let Some(functions) = &functions {
+            self.check_pktgen(&active, functions.len());
+        }
         let config = Config {
             forwarding: self.table(&FORWARDING, Self::forwarding),
             interconnect,
             egress: self.egress(&ports)?,
             reports: self.table(&REPORTS, Self::reports),
-            active: self.table(&ACTIVE, Self::active),
-            functions: self.functions(policy.kind)?,
+            active,
+            functions: functions?,
             workers,
             policy,
             node: node?,
@@ -332,12 +340,48 @@ impl<'t> Reader<'t> {
 
     fn active(&mut self, section: &Section<'_>) -> Active {
         let default = Active::default();
-        let port = value::number(1..=u16::MAX, "a UDP port has 16 bits, and 0 is none");
+        let port = || value::number(1..=u16::MAX, "a UDP port has 16 bits, and 0 is none");
         Active {
-            udp_port: self.field(section, "udp_port", port).or(default.udp_port),
+            udp_port: self.field(section, "udp_port", port()).or(default.udp_port),
             verify_udp_checksum: self
                 .field(section, "verify_udp_checksum", value::flag)
                 .or(default.verify_udp_checksum),
+            pktgen_port: self.pktgen_port(section, port()),
+            pktgen_operand: self
+                .field(section, "pktgen_operand", value::number(0..=u32::MAX, "an operand has 32 bits"))
+                .or(default.pktgen_operand),
         }
+    }
+
+    fn pktgen_port(
+        &mut self,
+        section: &Section<'_>,
+        read: impl Fn(&toml::de::DeValue<'_>) -> value::Read<u16>,
+    ) -> Option<u16> {
+        let field = self.field(section, "pktgen_port", read);
+        self.pktgen = field.good().map(|(_, span)| span);
+        field.value()
+    }
+
+    /// Every function has a port of its own, which ANEP does not use.
+    fn check_pktgen(&mut self, active: &Active, functions: usize) {
+        let (Some(first), Some(span)) = (active.pktgen_port, self.pktgen.clone()) else { return };
+        let last = usize::from(first) + functions.max(1) - 1;
+        let complaint = if last > usize::from(u16::MAX) {
+            Complaint::new(
+                format!("the last of {functions} functions would have port {last}"),
+                "each function has a port of its own, from this one on, and ports have 16 bits",
+                "write a smaller port",
+            )
+        } else if (usize::from(first)..=last).contains(&usize::from(active.udp_port)) {
+            Complaint::new(
+                format!("ports {first} to {last} contain udp_port, {}", active.udp_port),
+                "packets on that port are ANEP",
+                "write a port above it, or so far below that no function reaches it",
+            )
+        } else {
+            return;
+        };
+        self.problems.add_of_whole(&span, complaint);
     }
 }

@@ -57,7 +57,8 @@ pub(super) const INTERCONNECT: Schema =
 pub(super) const EGRESS: Schema = Schema::one("egress", &["interface", "next_hop"]);
 pub(super) const REPORTS: Schema =
     Schema::one("reports", &["mode", "interval", "idle_interval", "finish_share", "min_gap", "piggyback"]);
-pub(super) const ACTIVE: Schema = Schema::one("active", &["udp_port", "verify_udp_checksum"]);
+pub(super) const ACTIVE: Schema =
+    Schema::one("active", &["udp_port", "verify_udp_checksum", "pktgen_port", "pktgen_operand"]);
 pub(super) const FUNCTION: Schema =
     Schema::list("function", &["name", "type_id", "limit", "policy", "order", "returns", "lossless"]);
 

@@ -107,7 +107,7 @@ fn a_minimal_file_gets_every_default() {
                 min_gap_ns: 20_000,
                 piggyback: true,
             },
-            active: Active { udp_port: 3322, verify_udp_checksum: true },
+            active: Active { udp_port: 3322, verify_udp_checksum: true, pktgen_port: None, pktgen_operand: 0 },
             functions: KNOWN.map(|known| FunctionConfig::new(known, PolicyKind::EptErl)).to_vec(),
         }
     );
@@ -185,6 +185,8 @@ piggyback = false
 [active]
 udp_port = 9000
 verify_udp_checksum = false
+pktgen_port = 9100
+pktgen_operand = 7
 [[function]]
 name = "sha256"
 type_id = 0x1234
@@ -256,7 +258,10 @@ fn a_full_file_is_read_key_by_key() {
         Interconnect { transport: Transport::Xsk, retry_ns: 3_000_000, ..Interconnect::default() }
     );
     assert_eq!(config.egress.next_hop, Some([2, 0, 0, 0, 0, 0xfe]));
-    assert_eq!(config.active, Active { udp_port: 9000, verify_udp_checksum: false });
+    assert_eq!(
+        config.active,
+        Active { udp_port: 9000, verify_udp_checksum: false, pktgen_port: Some(9100), pktgen_operand: 7 }
+    );
     assert_eq!(
         config.functions,
         [
@@ -361,6 +366,9 @@ fn each_bad_setting_of_an_optional_section_is_refused() {
         ("[reports]\nmin_gap = \"1us\"", "14:11", &["out of range"]),
         ("[reports]\npiggyback = \"on\"", "14:13", &["write true or false"]),
         ("[active]\nudp_port = 0", "14:12", &["1 to 65535"]),
+        ("[active]\npktgen_port = 0", "14:15", &["1 to 65535"]),
+        ("[active]\npktgen_port = 65535", "14:15", &["would have port", "16 bits"]),
+        ("[active]\npktgen_port = 3321", "14:15", &["contain udp_port, 3322", "no function reaches it"]),
         ("[[function]]\nname = \"crc23\"", "14:8", &["is no function", "did you mean crc32?"]),
         ("[[function]]\nname = \"crc32\"\ntype_id = 0", "15:11", &["reserved"]),
         ("[[function]]\nname = \"crc32\"\ntype_id = 15", "15:11", &["ASP"]),
@@ -591,13 +599,16 @@ fn the_example_is_right_and_so_is_everything_it_comments_out() {
     assert_eq!((&plain.workers, &plain.policy), (&Workers::default(), &Policy::default()));
     assert_eq!((&plain.forwarding, &plain.reports), (&Forwarding::default(), &Reports::default()));
     let full = parse(&uncommented()).unwrap();
-    // What is commented out shows the defaults, except that it picks one function, a router for direct results, and a key file.
+    // What is commented out shows the defaults, except that it picks one function, a router for direct results, a key file, and the
+    // pktgen profile.
     assert_eq!(full.functions, [FunctionConfig::new(KNOWN[0], PolicyKind::EptErl)]);
     assert_eq!(full.egress.interface, plain.egress.interface);
     let keyless = Interconnect { key_file: None, auth: Auth::Off, ..full.interconnect.clone() };
     assert_eq!((full.interconnect.auth, keyless), (Auth::Header, plain.interconnect.clone()));
-    let (functions, egress, interconnect) = (plain.functions.clone(), plain.egress.clone(), plain.interconnect.clone());
-    assert_eq!(Config { functions, egress, interconnect, ..full }, plain);
+    assert_eq!(full.active, Active { pktgen_port: Some(9000), ..plain.active.clone() });
+    let (functions, egress) = (plain.functions.clone(), plain.egress.clone());
+    let (interconnect, active) = (plain.interconnect.clone(), plain.active.clone());
+    assert_eq!(Config { functions, egress, interconnect, active, ..full }, plain);
 }
 
 /// The example with everything that it comments out.

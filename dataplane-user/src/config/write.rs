@@ -79,6 +79,10 @@ pub(super) fn toml(config: &Config) -> String {
     file.section("[active]");
     file.set("udp_port", config.active.udp_port);
     file.set("verify_udp_checksum", config.active.verify_udp_checksum);
+    if let Some(port) = config.active.pktgen_port {
+        file.set("pktgen_port", port);
+    }
+    file.set("pktgen_operand", config.active.pktgen_operand);
     functions(&mut file, config);
     file.0
 }

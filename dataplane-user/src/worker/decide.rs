@@ -143,7 +143,7 @@ impl<P: Port> Worker<P> {
         let metadata = &taken.metadata;
         let function = self.functions.get(usize::from(metadata.function))?;
         let bytes = self.umem.bytes(&taken.frame);
-        let Class::Active(active) = classify(bytes, self.settings.checks.udp_port) else { return None };
+        let Class::Active(active) = classify(bytes, &self.settings.checks.rules) else { return None };
         let identity = identify(bytes, &active);
         let row = self.tables.functions.row(function.slot);
         let policy = row.word(offset_of!(FunctionRow, policy)).load(Relaxed);

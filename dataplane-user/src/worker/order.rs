@@ -113,7 +113,7 @@ impl<P: Port> Worker<P> {
         let bytes = self.umem.bytes(&taken.frame);
         let inner = if taken.metadata.origin == Origin::Peer { bytes.get(OVERHEAD_BYTES..) } else { Some(bytes) };
         let Some(inner) = inner else { return 0 };
-        match classify(inner, self.settings.checks.udp_port) {
+        match classify(inner, &self.settings.checks.rules) {
             Class::Active(active) => identify(inner, &active).class,
             _ => 0,
         }

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
+use dataplane_common::classify::Rules;
 use dataplane_common::ledger::Ledger;
 use dataplane_common::load::WorkerLoad;
 use dataplane_common::maps::{FunctionRow, LoadRow, QueueRow, WorkerRow};
@@ -123,7 +124,7 @@ struct Rig {
 const PATIENCE: Duration = Duration::from_millis(50);
 /// How long kept packets wait for their result.
 const RETRY: Duration = Duration::from_secs(3600);
-const CHECKS: Checks = Checks { udp_port: frames::UDP_PORT, udp_checksum: true };
+const CHECKS: Checks = Checks { rules: Rules::anep(frames::UDP_PORT), udp_checksum: true };
 
 /// A charge as XDP makes it, for the metadata of its packet.
 #[derive(Clone, Copy, Debug)]

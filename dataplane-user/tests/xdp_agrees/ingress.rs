@@ -87,7 +87,7 @@ impl Subject {
 
     /// The packet to decide about, or what becomes of a frame that holds none.
     fn packet(&self, run: &Run<'_>) -> Result<Packet, (u32, Reason)> {
-        let active = match classify(run.frame, self.params.udp_port) {
+        let active = match classify(run.frame, &self.params.rules()) {
             Class::NotActive => return Err((XDP_PASS, Reason::PassNotActive)),
             Class::Fragment => return Err((XDP_PASS, Reason::PassFragment)),
             Class::Result => return Err((XDP_PASS, Reason::PassResult)),

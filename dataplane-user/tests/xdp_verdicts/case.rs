@@ -3,7 +3,7 @@
 use std::fmt::{Debug, Write};
 use std::mem::offset_of;
 
-use dataplane_common::classify::{Class, classify, identify};
+use dataplane_common::classify::{Class, Rules, classify, identify};
 use dataplane_common::maps::{
     FLOW_SLOTS, FlowRow, FunctionRow, LoadRow, PEER_PRESENT, Params, PeerRow, QueueRow, SignalsRow, WorkerRow,
     socket_slot,
@@ -34,6 +34,9 @@ pub const BYTES: u16 = 0xff01;
 pub const ROUNDS: u16 = 0xff03;
 pub const TIMED: u16 = 0xff05;
 pub const LIMIT_NS: u32 = 1_000_000;
+
+/// What is active where the pktgen profile is on: packets to three ports, with operand 5.
+pub const PROFILE: Rules = Rules { udp_port: UDP_PORT, pktgen_port: 9_100, pktgen_functions: 3, pktgen_operand: 5 };
 
 /// What forwarding costs besides 1 ns a byte: send, receive and wire.
 pub const SEND_NS: u32 = 2_000;
@@ -118,7 +121,7 @@ pub fn node_with(site: &Site, params: Params) -> Node<'_> {
 
 /// The flow slot of an active packet.
 pub fn flow_of(frame: &[u8]) -> u16 {
-    let Class::Active(active) = classify(frame, UDP_PORT) else { panic!("not active: {frame:02x?}") };
+    let Class::Active(active) = classify(frame, &PROFILE) else { panic!("not active: {frame:02x?}") };
     (identify(frame, &active).flow % FLOW_SLOTS as u32) as u16
 }
 

@@ -2,11 +2,11 @@
 
 use std::mem::offset_of;
 
-use dataplane_common::maps::{QueueRow, WorkerRow, socket_slot};
+use dataplane_common::maps::{Params, QueueRow, WorkerRow, socket_slot};
 use dataplane_common::policy::PolicyKind;
 use dataplane_common::reason::Reason::{self, *};
 
-use super::case::{BYTES, Case, LIMIT_NS, ROUNDS, TIMED, check, furnish, node, params};
+use super::case::{BYTES, Case, LIMIT_NS, NEAR, PROFILE, ROUNDS, TIMED, check, furnish, node, node_with, params};
 use crate::support::frames::{Carrier, DISCARD, Packet, with, with_ip_checksum};
 use crate::support::node::{OTHER_PORT, PORT, STRANGER, inside};
 use crate::support::words::Place;
@@ -428,5 +428,58 @@ fn the_other_programs_count_nothing() {
         let mut without = site.node_without_sockets(params(PolicyKind::Local));
         let case = |name: &str| Case::uncounted(name, "dp_sink", frame.clone()).passes_uncounted();
         check(&mut without, &[case("dp_sink without a socket"), case("dp_sink elsewhere").on(STRANGER)]);
+    });
+}
+
+/// A packet of the kernel's generator with `payload` bytes of UDP payload.
+fn pktgen(port: [u16; 2], payload: usize) -> (Packet, Vec<u8>) {
+    // What lies there otherwise is an ANEP header of 8 bytes.
+    let packet = Packet { port, carrier: Carrier::UdpWithoutChecksum, ..plain() }.payload_of(payload - 8);
+    let header = [&[0xbe, 0x9b, 0xe9, 0x55][..], &[0; 12]].concat();
+    let bytes = with(packet.frame(), packet.anep(), &header[..header.len().min(payload)]);
+    (packet, bytes)
+}
+
+#[test]
+fn packets_of_the_kernels_generator_are_active_where_the_profile_is_on() {
+    inside("packets_of_the_kernels_generator_are_active_where_the_profile_is_on", |site| {
+        let to = |port, payload| pktgen([9, port], payload).1;
+        let (packet, good) = pktgen([9, 9_100], 18);
+        let udp_length = |length: u8| with(good.clone(), packet.l4() + 4, &[0, length]);
+        check(
+            &mut node(site, PolicyKind::Local),
+            &[Case::port("without the profile", good.clone()).passes(PassNotActive)],
+        );
+        let profile = Params {
+            pktgen_port: PROFILE.pktgen_port,
+            pktgen_functions: PROFILE.pktgen_functions,
+            pktgen_operand: PROFILE.pktgen_operand,
+            ..params(PolicyKind::EptErl)
+        };
+        let away = to(9_101, 1_000);
+        check(
+            &mut node_with(site, profile),
+            &[
+                Case::port("64 bytes: 16 of header, 2 of payload", good.clone()).stays(0, 1_002),
+                Case::port("room for a result in front of the payload", to(9_100, 1_000)).stays(0, 1_952),
+                Case::port("the second function: 5 rounds", to(9_101, 48)).stays(1, 640),
+                Case::port("the third: its operand", to(9_102, 48)).stays(2, 5),
+                Case::port("to another node", away).backlog(0, 900_000, 9).load(NEAR, 0, 0).goes_to(
+                    NEAR,
+                    ROUNDS,
+                    2 * 5 * (952 + 64),
+                ),
+                Case::port("no fourth function", to(9_103, 18)).passes(PassNotActive),
+                Case::port("below the first", to(9_099, 18)).passes(PassNotActive),
+                Case::port("what might be a result of a node", pktgen([9_101, 9_100], 18).1).passes(PassNotActive),
+                Case::port("another magic", with(good.clone(), packet.anep(), &[1])).passes(PassNotActive),
+                Case::port("shorter than its header", pktgen([9, 9_100], 15).1).drops(DropUdpLength),
+                Case::port("a datagram longer than IP says", udp_length(27)).drops(DropUdpLength),
+                Case::port("a datagram shorter than UDP", udp_length(7)).drops(DropUdpLength),
+                Case::port("a wrong checksum of IP", with(good.clone(), packet.l3() + 10, &[0, 0]))
+                    .drops(DropIpChecksum),
+                Case::port("ANEP as ever", plain().frame()).stays(0, 1_040),
+            ],
+        );
     });
 }

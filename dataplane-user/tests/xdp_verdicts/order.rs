@@ -13,7 +13,9 @@ use dataplane_common::policy::{Needs, PolicyKind, needing};
 use dataplane_common::reason::Reason::{DropAnepVersion, NoteUnreachable};
 use dataplane_common::tuning::{self, Tuning};
 
-use super::case::{ABSENT, BYTES, Case, FAR, NEAR, NODE, TIMED, check, flow_of, functions, node, node_with, params};
+use super::case::{
+    ABSENT, BYTES, Case, FAR, NEAR, NODE, PROFILE, TIMED, check, flow_of, functions, node, node_with, params,
+};
 use crate::support::frames::{Carrier, Packet, UDP_PORT, with};
 use crate::support::node::{Node, inside};
 use crate::support::words::{Place, two};
@@ -140,7 +142,7 @@ fn each_function_has_its_own_policy() {
 /// The slot that a draw for this packet falls on.
 fn drawn(seed: u32, packet: &Packet) -> u32 {
     let frame = packet.frame();
-    let Class::Active(active) = classify(&frame[..], UDP_PORT) else { panic!("not active") };
+    let Class::Active(active) = classify(&frame[..], &PROFILE) else { panic!("not active") };
     mix(u64::from(seed ^ identify(&frame[..], &active).flow)) as u32 % 4_096
 }
 

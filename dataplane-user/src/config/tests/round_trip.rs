@@ -90,7 +90,7 @@ fn any_config() -> impl Strategy<Value = Config> {
         policy,
         forwarding,
         reports,
-        (1..=u16::MAX, any::<bool>()),
+        (1..=u16::MAX, any::<bool>(), prop::option::of(1..=65_000u16), any::<u32>()),
         functions,
         way,
     )
@@ -155,7 +155,12 @@ fn any_config() -> impl Strategy<Value = Config> {
                         min_gap_ns: reports.4,
                         piggyback: reports.5,
                     },
-                    active: Active { udp_port: active.0, verify_udp_checksum: active.1 },
+                    active: Active {
+                        udp_port: active.0,
+                        verify_udp_checksum: active.1,
+                        pktgen_port: active.2.filter(|first| !(*first..=first.saturating_add(8)).contains(&active.0)),
+                        pktgen_operand: active.3,
+                    },
                     functions: functions
                         .into_iter()
                         .map(|(n, ((limit_ns, policy, (_, order)), (returns, lossless)))| {
