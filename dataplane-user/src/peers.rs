@@ -256,7 +256,7 @@ impl<R: PeerRows> Peers<R> {
 
     /// Writes what is different; the peers that may be sent to, when they are others than before.
     fn write(&mut self) -> Option<Vec<PeerAddress>> {
-        let before = self.addresses();
+        let before = (self.addresses(), self.present_ways());
         let wanted = self.wanted();
         let gone: Vec<_> =
             self.written.iter().filter(|(node, _)| !wanted.contains_key(node)).map(|(node, it)| (*node, *it)).collect();
@@ -270,11 +270,12 @@ impl<R: PeerRows> Peers<R> {
                 self.written.insert(node, written);
             }
         }
-        let now = self.addresses();
-        if now == before {
+        let (now, ways) = (self.addresses(), self.present_ways());
+        // Where frames travel in UDP, another IP address behind the same MAC address is another way, too.
+        if (&now, &ways) == (&before.0, &before.1) {
             return None;
         }
-        self.publish(&now);
+        self.publish(&now, ways);
         Some(now)
     }
 
@@ -290,7 +291,7 @@ impl<R: PeerRows> Peers<R> {
 
     /// Shows deciders whom to visit, and workers whom to ask. Positions are written before their number when it grows, and after it
     /// when it shrinks; a decision that reads between the two looks at a node twice or not at all.
-    fn publish(&self, peers: &[PeerAddress]) {
+    fn publish(&self, peers: &[PeerAddress], ways: Vec<Way>) {
         let count = self.tables.signals.row(0);
         let few = (count.word(offset_of!(SignalsRow, arrivals_q32)).load(Relaxed) >> 32).min(peers.len() as u64);
         let arrivals = count.word(offset_of!(SignalsRow, arrivals_q32)).load(Relaxed) as u32;
@@ -299,7 +300,17 @@ impl<R: PeerRows> Peers<R> {
             self.tables.roster.row(position).word(0).store(peer.node.into(), Relaxed);
         }
         set(count, offset_of!(SignalsRow, arrivals_q32), pair(arrivals, peers.len() as u32));
-        let way = |peer: &PeerAddress| {
+        let ways = Ways::new(ways);
+        self.ways.store(Arc::new(if self.auth == AUTH_OFF {
+            ways
+        } else {
+            ways.sealed(Sealer::new(Arc::clone(&self.tables), self.auth))
+        }));
+    }
+
+    /// The ways to [`Self::addresses`].
+    fn present_ways(&self) -> Vec<Way> {
+        let way = |peer: PeerAddress| {
             let written = self.written.get(&peer.node)?;
             Some(Way {
                 node: peer.node,
@@ -310,12 +321,7 @@ impl<R: PeerRows> Peers<R> {
                 route: written.route(),
             })
         };
-        let ways = Ways::new(peers.iter().filter_map(way));
-        self.ways.store(Arc::new(if self.auth == AUTH_OFF {
-            ways
-        } else {
-            ways.sealed(Sealer::new(Arc::clone(&self.tables), self.auth))
-        }));
+        self.addresses().into_iter().filter_map(way).collect()
     }
 
     /// The peers that may be sent to: those of the configuration in its order, then members by id.

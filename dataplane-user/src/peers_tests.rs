@@ -192,6 +192,28 @@ fn a_peer_without_a_mac_address_is_not_chosen() {
 }
 
 #[test]
+fn a_member_with_another_ip_address_is_reached_there() {
+    let routed = CONFIGURED.split("[[peer]]").next().unwrap().replace("[[link]]", "[[link]]\nencapsulation = \"udp\"");
+    let membership = CONFIGURED.split("[membership]").nth(1).unwrap();
+    let text = format!("{routed}[interconnect]\ntransport = \"udp\"\n[membership]{membership}");
+    let config = Config::parse(&text, &[]).unwrap();
+    let links = vec![Link { source: Some(Ipv4Addr::new(198, 18, 9, 1)), ..link("left", 11) }];
+    let mut peers = Peers::new(&config, links, (Written::default(), Arc::new(tables(16, 1, 3, 1))), None, |_| {});
+    let (events, receiver) = channel();
+    peers.listen(receiver, Arc::default());
+    let mut come = |event: fn(Member) -> Event, host: u8| {
+        let mut member = member(3, 1, &["left"]);
+        member.profile.links[0].address = Some(IpAddr::from([198, 18, 9, host]));
+        events.send(event(member)).unwrap();
+        let changed = peers.turn(1).map(|peers| peers.len());
+        (changed, peers.ways().load().get(3).unwrap().route.unwrap().address)
+    };
+    assert_eq!(come(Event::Up, 2), (Some(1), [198, 18, 9, 2]));
+    assert_eq!(come(Event::Changed, 2), (None, [198, 18, 9, 2]), "nothing new");
+    assert_eq!(come(Event::Changed, 7), (Some(1), [198, 18, 9, 7]), "its MAC address is the same");
+}
+
+#[test]
 fn refused_datagrams_are_among_the_counters() {
     let mut scene = Scene::new();
     scene.turn();
