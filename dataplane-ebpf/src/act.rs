@@ -190,7 +190,7 @@ pub fn forward(ctx: &XdpContext, params: &Params, worker: *const WorkerRow, mut 
         unsafe { seal::seal(ctx, params, &header, key, at) };
     }
     if params.routed != 0 {
-        // What it returns would cost stack that callers do not have. It cannot fail: `has_headroom` has looked.
+        // It cannot fail: `has_headroom` has looked.
         route(ctx.as_ptr());
     }
     true
@@ -209,29 +209,29 @@ fn has_headroom(ctx: *mut c_void) -> u64 {
     u64::from(unsafe { bpf_xdp_adjust_head(ctx.as_ptr().cast(), bytes as i32) } != 0)
 }
 
-/// Puts an interconnect frame into UDP, if its peer is reached so; 0 when it can be sent. Not in line, and told by the frame
-/// itself: callers have no stack left for it.
+/// Puts an interconnect frame into UDP, if its peer is reached so. Not in line, and told by the frame itself: callers have no stack
+/// left for it.
 #[inline(never)]
-fn route(ctx: *mut c_void) -> u64 {
+fn route(ctx: *mut c_void) {
     let ctx = &XdpContext::new(ctx.cast());
     let frame = XdpFrame::of(ctx);
     let (Some(node), Some(flow)) = (frame.u16(ETHERNET_BYTES + 6), frame.u16(ETHERNET_BYTES + 30)) else {
-        return 1;
+        return;
     };
     let Some(peer) = PEERS.get(u32::from(node)) else {
-        return 1;
+        return;
     };
     if peer.flags & PEER_ROUTED == 0 {
-        return 0;
+        return;
     }
     // SAFETY: the context is valid; the frame's pointers are read again below.
     if unsafe { bpf_xdp_adjust_head(ctx.as_ptr().cast(), -(ROUTE_BYTES as i32)) } != 0 {
         // Not so: `has_headroom` has looked. The work is in the account, and that it has not arrived is told by the next frame.
-        return 1;
+        return;
     }
     let (at, end) = (ctx.data(), ctx.data_end());
     if at + ETHERNET_BYTES + ROUTE_BYTES > end {
-        return 1;
+        return;
     }
     // The addresses are there, behind the room.
     // SAFETY: the bytes lie between the frame's start and end, checked above.
@@ -248,7 +248,6 @@ fn route(ctx: *mut c_void) -> u64 {
     }
     // SAFETY: as above.
     unsafe { write((at + ETHERNET_BYTES + wide::WORD * words.len()) as *mut [u8; 4], last.to_be_bytes()) };
-    0
 }
 
 /// Takes an interconnect frame out of UDP: it is then as if it had come over Ethernet. False when the frame is too short.
