@@ -280,3 +280,7 @@ impl Taker {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "taker_tests.rs"]
+mod tests;
