@@ -53,6 +53,7 @@ pub(super) fn config(text: &str, functions: &[KnownFunction]) -> Result<Config, 
         discipline: Tuning::DEFAULT.discipline,
         pull: Some(Workers::default().pull),
         pktgen: None,
+        transport: Some(Interconnect::default().transport),
     };
     let config = reader.config();
     reader.problems.into_result(config)
@@ -92,6 +93,8 @@ struct Reader<'t> {
     pull: Option<bool>,
     /// Where `pktgen_port` is written.
     pktgen: Option<Range<usize>>,
+    /// How frames travel between nodes, which says who decides; `None` after a mistake.
+    transport: Option<Transport>,
 }
 
 /// Sections.
@@ -114,9 +117,10 @@ impl<'t> Reader<'t> {
             self.claim_segments();
         }
         let workers = self.table(&WORKERS, Self::workers);
+        // Before the policies: who decides depends on it.
+        let interconnect = self.table(&INTERCONNECT, Self::interconnect);
         let mut policy = self.table(&POLICY, Self::policy);
         policy.tuning.discipline = self.discipline;
-        let interconnect = self.table(&INTERCONNECT, Self::interconnect);
         self.check_encapsulation(interconnect.transport);
         let active = self.table(&ACTIVE, Self::active);
         let functions = self.functions(policy.kind);
@@ -275,9 +279,11 @@ impl<'t> Reader<'t> {
             self.problems.add_of_whole(&span, Complaint::new(what, why, todo));
         }
         let key_file = key_file.value();
+        let transport = self.field(section, "transport", transport);
+        self.transport = if transport.is_bad() { None } else { Some(transport.or(default.transport)) };
         let default_auth = if key_file.is_some() { Auth::Header } else { Auth::Off };
         Interconnect {
-            transport: self.field(section, "transport", transport).or(default.transport),
+            transport: self.transport.unwrap_or(default.transport),
             port: self.field(section, "port", port).or(default.port),
             retry_ns: self.field(section, "retry", retry).or(default.retry_ns),
             auth: auth.or(default_auth),

@@ -8,7 +8,7 @@ use toml::de::DeValue;
 use super::super::error::Complaint;
 use super::super::schema::FUNCTION;
 use super::super::value::{self, Read, UP_TO_A_SECOND};
-use super::super::{FunctionConfig, Order, Policy, Returns, settings};
+use super::super::{FunctionConfig, Order, Policy, Returns, Transport, settings};
 use super::Reader;
 use super::walk::{Claims, Field, Section};
 
@@ -85,7 +85,7 @@ impl Reader<'_> {
     fn policy_name(&mut self, section: &Section<'_>, key: &'static str) -> Field<PolicyKind> {
         let kind = self.field(section, key, policy);
         if let Some((kind, span)) = kind.good()
-            && let Some(Complaint { what, why, todo }) = Declared::by(*kind).obstacle(self.pull)
+            && let Some(Complaint { what, why, todo }) = Declared::by(*kind).obstacle(self.pull, self.transport)
         {
             let what = format!("{key} = {} {what}", self.problems.quote(&span));
             self.problems.add_of_whole(&span, Complaint { what, why, todo });
@@ -192,16 +192,20 @@ impl Declared {
         Self { name: kind.name(), help: kind.help(), homes: kind.homes(), needs: kind.needs() }
     }
 
-    /// Why no node can run it, or not one whose idle workers `pull` or do not; what cannot be told because of another
-    /// mistake (`None`) is no obstacle. The complaint's first part ends a sentence that begins with the key.
-    fn obstacle(&self, pull: Option<bool>) -> Option<Complaint> {
+    /// Why no node can run it, or not one with this transport or whose idle workers `pull` or do not; what cannot be told because
+    /// of another mistake (`None`) is no obstacle. The complaint's first part ends a sentence that begins with the key.
+    fn obstacle(&self, pull: Option<bool>, transport: Option<Transport>) -> Option<Complaint> {
         let Self { name, help, homes, needs } = self;
         let help = help.trim_end_matches('.');
         let another = "write another policy; `dataplane policies` lists them and where they run";
-        if !homes.has_xdp() {
-            let home = if homes.has_worker() { "in workers and in the simulator" } else { "in the simulator only" };
-            let why = format!("{name} ({help}) runs {home}");
-            return Some(Complaint::new("cannot place packets in XDP, where they arrive", why, another));
+        if !homes.has_worker() && !homes.has_xdp() {
+            let why = format!("{name} ({help}) runs in the simulator only");
+            return Some(Complaint::new("cannot place packets on a node", why, another));
+        }
+        if !homes.has_xdp() && transport == Some(Transport::Xdp) {
+            let why = format!("{name} ({help}) runs in workers and in the simulator");
+            let todo = "write transport = \"xsk\" in [interconnect], with which workers decide, or another policy";
+            return Some(Complaint::new("cannot place packets in XDP, where they arrive", why, todo));
         }
         if needs.has(Needs::PROBES) {
             let why = format!("{name} ({help}) lives on answers of single nodes, and nodes send no probes");
@@ -223,7 +227,11 @@ mod tests {
         Declared { name: "oracle", help: "By true present loads.", homes: Homes::ANY, needs: Needs::NOTHING };
 
     fn refused(declared: &Declared, pull: Option<bool>) -> Option<[String; 3]> {
-        declared.obstacle(pull).map(|Complaint { what, why, todo }| [what, why, todo])
+        refused_over(declared, pull, Some(Transport::Xdp))
+    }
+
+    fn refused_over(declared: &Declared, pull: Option<bool>, transport: Option<Transport>) -> Option<[String; 3]> {
+        declared.obstacle(pull, transport).map(|Complaint { what, why, todo }| [what, why, todo])
     }
 
     #[test]
@@ -238,12 +246,19 @@ mod tests {
     #[test]
     fn a_policy_that_cannot_run_in_xdp_is_refused_with_where_it_can() {
         let oracle = Declared { homes: Homes::SIMULATOR, ..PLAIN };
-        let [what, why, todo] = refused(&oracle, Some(true)).unwrap();
-        assert_eq!(what, "cannot place packets in XDP, where they arrive");
-        assert_eq!(why, "oracle (By true present loads) runs in the simulator only");
-        assert!(todo.contains("dataplane policies"));
+        for transport in [Transport::Xdp, Transport::Xsk, Transport::Udp] {
+            let [what, why, todo] = refused_over(&oracle, Some(true), Some(transport)).unwrap();
+            assert_eq!(what, "cannot place packets on a node");
+            assert_eq!(why, "oracle (By true present loads) runs in the simulator only");
+            assert!(todo.contains("dataplane policies"));
+        }
         let worker = Declared { homes: Homes::WORKER, ..PLAIN };
-        assert!(refused(&worker, Some(true)).unwrap()[1].ends_with("runs in workers and in the simulator"));
+        let [what, why, todo] = refused(&worker, Some(true)).unwrap();
+        assert_eq!(what, "cannot place packets in XDP, where they arrive");
+        assert!(why.ends_with("runs in workers and in the simulator") && todo.contains("xsk"), "{why}; {todo}");
+        for transport in [Some(Transport::Xsk), Some(Transport::Udp), None] {
+            assert_eq!(refused_over(&worker, Some(true), transport), None, "{transport:?}");
+        }
         assert_eq!(refused(&PLAIN, Some(false)), None);
     }
 
