@@ -512,8 +512,11 @@ pub struct SignalsRow {
     pub deviation_ns: u32,
     /// Reserved, zero.
     pub reserved1: u32,
+    /// CPU time that a worker takes to send a packet to a peer, which comes on top of `send_ns` where workers decide, ns; 0 = not
+    /// known.
+    pub worker_send_ns: u64,
     /// Reserved, zero.
-    pub reserved2: [u64; 3],
+    pub reserved2: [u64; 2],
 }
 
 /// [`Params::auth`]: nothing is sealed; there is no key.

@@ -14,10 +14,10 @@ use anyhow::{Result, bail};
 use aya::maps::{Map, PerCpuArray};
 use dataplane_common::estimate::{Cost, ept_ns};
 use dataplane_common::function::Units;
-use dataplane_common::load::{Erl, Forwarding, Row as _, Signals};
+use dataplane_common::load::{Erl, Forwarding, Row as _, Signals, saturate};
 use dataplane_common::maps::{
-    self as names, FunctionRow, LoadRow, MetaRow, ORDER_AFFINE, PEER_PRESENT, Params, PeerRow, SignalsRow, SlotRow,
-    WorkerRow, function_slot,
+    self as names, FUNCTION_WORKER, FunctionRow, LoadRow, MetaRow, ORDER_AFFINE, PEER_PRESENT, Params, PeerRow,
+    SignalsRow, SlotRow, WorkerRow, function_slot,
 };
 use dataplane_common::policy::{Decision, Job, Needs, PolicyKind, Verdict, decide};
 use dataplane_common::reason::Reason;
@@ -257,7 +257,12 @@ pub fn explain(dir: &PinDir, config: &Config, question: &Question<'_>) -> Result
     }
     let params = config.params(meta.epoch);
     let ways = crate::status::rows::<PeerRow>(dir, names::PEERS)?;
-    let (now_ns, snapshot) = read(dir, question.worker, configured.policy)?;
+    let (now_ns, mut snapshot) = read(dir, question.worker, configured.policy)?;
+    if function.flags & FUNCTION_WORKER != 0 {
+        // A worker decides, and counts what it takes itself to send.
+        let cost = &mut snapshot.signals;
+        cost.send_ns = cost.send_ns.saturating_add(saturate(cost.worker_send_ns));
+    }
     let scene = Scene { params, function, index: index as u16, snapshot: &snapshot, ways: &ways, now_ns };
     Ok(scene.explain(config, configured, question))
 }

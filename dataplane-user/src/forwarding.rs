@@ -3,12 +3,13 @@
 //! | cost | what is measured |
 //! |---|---|
 //! | send | run time of `dp_ingress`, mean: what the node of arrival works before a packet is on its way |
-//! | receive | run time of `dp_link`, mean, and the time that workers spend on a packet outside its function, mean |
+//! | send, by a worker | besides, the time that workers spend on a packet outside its function, mean: where workers decide |
+//! | receive | run time of `dp_link`, mean, and the time that workers spend on a packet outside its function, mean; of links by kernel sockets, the latter alone |
 //! | wire | half of what packets take to a peer and back beyond the time they spend there, mean over the peers, transmission left out |
 //!
 //! Run times are the kernel's (`BPF_STATS_RUN_TIME`). Counting them costs two readings of a clock per packet, so it is switched on
-//! for a moment from time to time. What the kernel does with a redirected frame after the program has ended is in none of the
-//! three. Peers are taken to be like this node. Until something has been measured, the configured cost applies.
+//! for a moment from time to time. What a worker spends outside functions has the system calls in it that send and receive. What the
+//! kernel does besides, with a redirected frame after the program has ended or before a socket has it, is in none of the costs. Peers are taken to be like this node. Until something has been measured, the configured cost applies.
 
 use std::fs;
 use std::io;
@@ -20,9 +21,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use aya::sys::{Stats, enable_stats};
 use dataplane_common::feedback::mean;
 use dataplane_common::load::Forwarding;
-use dataplane_common::maps::{LoadRow, WorkerRow};
+use dataplane_common::maps::{LoadRow, SignalsRow, WorkerRow};
 
 use crate::maps::Tables;
+use crate::maps::tables::set;
 
 /// Time between two measurements of the programs, ns.
 const PROGRAMS_NS: u64 = 5_000_000_000;
@@ -73,13 +75,14 @@ impl RunTime {
 pub struct Programs {
     /// `dp_ingress`.
     pub ingress: OwnedFd,
-    /// `dp_link`.
-    pub link: OwnedFd,
+    /// `dp_link`, unless the kernel's sockets take what comes from peers.
+    pub link: Option<OwnedFd>,
 }
 
 impl Programs {
     fn read(&self) -> io::Result<[RunTime; 2]> {
-        Ok([RunTime::read(&self.ingress)?, RunTime::read(&self.link)?])
+        let link = self.link.as_ref().map(RunTime::read).transpose()?;
+        Ok([RunTime::read(&self.ingress)?, link.unwrap_or_default()])
     }
 }
 
@@ -106,6 +109,8 @@ pub struct Meter {
     prior: Forwarding,
     /// `None` when the kernel does not let us count.
     programs: Option<Programs>,
+    /// A program takes what comes from peers.
+    has_link: bool,
     counting: Option<Counting>,
     next_programs_ns: u64,
     next_look_ns: u64,
@@ -125,6 +130,7 @@ impl Meter {
             workers,
             peers,
             prior,
+            has_link: programs.link.is_some(),
             programs: Some(programs),
             counting: None,
             next_programs_ns: 0,
@@ -157,6 +163,8 @@ impl Meter {
             self.next_look_ns = now_ns + LOOK_NS;
             self.look();
             self.tables.set_forwarding(&self.cost());
+            let worker_ns = if self.ingress_ns > 0 { self.outside_ns } else { 0 };
+            set(self.tables.signals.row(0), offset_of!(SignalsRow, worker_send_ns), worker_ns.into());
         }
     }
 
@@ -172,7 +180,7 @@ impl Meter {
                 follow(&mut self.link_ns, link.mean_since(counting.from[1]));
             }
             self.counting = None;
-            let is_known = self.ingress_ns > 0 && self.link_ns > 0;
+            let is_known = self.ingress_ns > 0 && self.knows_link();
             self.next_programs_ns = now_ns + if is_known { PROGRAMS_NS } else { FIRST_NS };
         } else if let (Ok(switch), Ok(from)) = (enable_stats(Stats::RunTime), programs.read()) {
             self.counting = Some(Counting { since_ns: now_ns, from, _switch: switch });
@@ -215,6 +223,10 @@ impl Meter {
         }
     }
 
+    fn knows_link(&self) -> bool {
+        self.link_ns > 0 || !self.has_link
+    }
+
     /// What forwarding costs as far as it is known.
     fn cost(&self) -> Forwarding {
         let known = |measured, prior| if measured > 0 { measured } else { prior };
@@ -222,7 +234,11 @@ impl Meter {
         Forwarding {
             send_ns: known(self.ingress_ns, self.prior.send_ns),
             // Half of it would be misleading.
-            receive_ns: if self.link_ns > 0 { known(receive_ns, 0) } else { self.prior.receive_ns },
+            receive_ns: if self.knows_link() {
+                known(receive_ns, self.prior.receive_ns)
+            } else {
+                self.prior.receive_ns
+            },
             wire_ns: known(self.wire_ns, self.prior.wire_ns),
             ..self.prior
         }
@@ -239,9 +255,8 @@ fn follow(known: &mut u32, found: Option<u32>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::maps::tables::pair;
     use crate::maps::tables::tests::tables;
-    use crate::maps::tables::{pair, set};
-    use dataplane_common::maps::SignalsRow;
 
     const PRIOR: Forwarding =
         Forwarding { send_ns: 2_000, receive_ns: 3_000, wire_ns: 10_000, wire_ns_per_byte_q16: 1 << 16 };
@@ -249,7 +264,7 @@ mod tests {
     /// A meter of a kernel that does not count.
     fn meter(tables: &Arc<Tables>) -> Meter {
         let fd = || OwnedFd::from(fs::File::open("/proc/self/status").unwrap());
-        let programs = Programs { ingress: fd(), link: fd() };
+        let programs = Programs { ingress: fd(), link: Some(fd()) };
         Meter { programs: None, ..Meter::new(Arc::clone(tables), 1, vec![2, 3], PRIOR, programs) }
     }
 
@@ -316,5 +331,21 @@ mod tests {
         set(row, offset_of!(WorkerRow, stepped_ns), 1_000_000 + 40 * 2_300);
         meter.turn(2 * LOOK_NS);
         assert_eq!(meter.outside_ns, 1_600, "an eighth of the way");
+        assert_eq!(tables.forwarding_by_worker(), Forwarding { send_ns: 700 + 1_600, receive_ns: 2_000, ..PRIOR });
+    }
+
+    #[test]
+    fn links_by_kernel_sockets_cost_what_workers_do() {
+        let tables = Arc::new(tables(4, 1, 1, 1));
+        let mut meter = Meter { has_link: false, ..meter(&tables) };
+        let row = tables.workers.row(0);
+        set(row, offset_of!(WorkerRow, stepped_packets), 100);
+        set(row, offset_of!(WorkerRow, stepped_ns), 600_000);
+        meter.turn(0);
+        assert_eq!(shown(&tables), Forwarding { receive_ns: 6_000, ..PRIOR }, "no program takes part");
+        assert_eq!(tables.forwarding_by_worker().send_ns, PRIOR.send_ns, "half of it would be misleading");
+        meter.ingress_ns = 700;
+        meter.turn(LOOK_NS);
+        assert_eq!(tables.forwarding_by_worker(), Forwarding { send_ns: 6_700, receive_ns: 6_000, ..PRIOR });
     }
 }

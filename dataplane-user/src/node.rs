@@ -4,6 +4,7 @@ mod background;
 mod cluster;
 mod kernel;
 mod publisher;
+mod quiet;
 mod reload;
 
 use std::mem::offset_of;
@@ -12,7 +13,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::Release;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
@@ -23,7 +24,6 @@ use dataplane_common::maps::{
     FunctionRow, INTERFACE_LINK, INTERFACE_PORT, InterfaceRow, MetaRow, Params, QUEUE_BOUND, QUEUE_ZERO_COPY, QueueRow,
     WorkerRow, socket_slot,
 };
-use dataplane_common::reason::Reason;
 use dataplane_common::report;
 use dataplane_common::wire::ip::ETHERNET_BYTES;
 
@@ -208,7 +208,7 @@ impl Node {
             report_plan(config),
         );
         let mut control = Control::new(Arc::clone(&self.tables), config, &present);
-        control.measure(config, programs(&mut self.object)?);
+        control.measure(config, programs(&mut self.object, config)?);
         let publisher = Publisher::new(Arc::clone(&self.tables), exchanges, functions.len())?;
         let log = self.object.log();
         // Last: whoever hears of this node may send to it.
@@ -416,22 +416,6 @@ impl Node {
         }
         Ok(())
     }
-
-    /// True when no worker has a packet and every packet sent to a peer has come back.
-    fn is_quiet(&self) -> bool {
-        let workers = 0..self.tables.workers.len();
-        let is_home = || {
-            let count = |reason| self.object.count(reason).unwrap_or_default();
-            let given = workers.clone().map(|worker| self.tables.count(worker, Reason::SentForward).load(Relaxed));
-            let back = [Reason::ResultReturned, Reason::ResultQueued, Reason::MarkTaken].map(count);
-            back.iter().sum::<u64>() >= count(Reason::Redirected) + given.sum::<u64>()
-        };
-        let is_idle = |worker| {
-            let load = self.tables.worker_load(worker);
-            load.charged_packets == load.discharged_packets
-        };
-        workers.clone().all(is_idle) && is_home()
-    }
 }
 
 /// Tells this start of the node from earlier ones: tenths of a second since 1970, wrapping; neither it nor its low half, which
@@ -507,9 +491,10 @@ fn fill(object: &mut Object, config: &Config, interfaces: &[Attached]) -> Result
     Ok(())
 }
 
-/// The loaded programs, for whoever measures their run time.
-fn programs(object: &mut Object) -> Result<Programs> {
-    Ok(Programs { ingress: object.program_fd(PORT_PROGRAM)?, link: object.program_fd(LINK_PROGRAM)? })
+/// The loaded programs that run, for whoever measures their run time.
+fn programs(object: &mut Object, config: &Config) -> Result<Programs> {
+    let link = (!kernel::carries(config)).then(|| object.program_fd(LINK_PROGRAM)).transpose()?;
+    Ok(Programs { ingress: object.program_fd(PORT_PROGRAM)?, link })
 }
 
 /// Longest frame of an interface, bytes.

@@ -239,6 +239,8 @@ pub struct SignalsStatus {
     pub deviation_ns: u32,
     /// CPU time that sending a packet to a peer costs, ns.
     pub send_ns: u32,
+    /// What comes on top of it where workers decide and send, ns; 0 = not known.
+    pub worker_send_ns: u64,
     /// CPU time that receiving it costs, ns.
     pub receive_ns: u32,
     /// Time on the wire, whatever the length, ns.
@@ -514,6 +516,7 @@ fn signals_status(row: &SignalsRow) -> SignalsStatus {
         arrivals_per_s: f64::from(row.arrivals_q32) / 4_294_967_296.0 * 1e9,
         deviation_ns: row.deviation_ns,
         send_ns: row.send_ns,
+        worker_send_ns: row.worker_send_ns,
         receive_ns: row.receive_ns,
         wire_ns: row.wire_ns,
         wire_ns_per_byte: f64::from(row.wire_ns_per_byte_q16) / 65_536.0,

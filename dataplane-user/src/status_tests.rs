@@ -28,6 +28,7 @@ fn status(peers: Vec<PeerStatus>) -> Status {
         receive_ns: 3_000,
         wire_ns: 10_000,
         wire_ns_per_byte_q16: 1 << 15,
+        worker_send_ns: 1_500,
         ..SignalsRow::default()
     };
     let counters = Counters::from([0; REASONS]);
@@ -137,7 +138,7 @@ fn the_table_shows_one_line_for_each_thing() {
         "\n2     0.50   20.0 µs      80.0 µs      0 ns         25.0 %  0 ",
         "\n3     -      -            -            -            0.0 % ",
         "\nCLUSTER  busy 41.2 %  service 12.3 µs  predictions err by 900 ns\n",
-        "FORWARDING  send 2000 ns  receive 3000 ns  wire 10.0 µs + 0.500 ns/byte\n",
+        "FORWARDING  send 2000 ns (by a worker 1500 ns more)  receive 3000 ns  wire 10.0 µs + 0.500 ns/byte\n",
         "0.0 %      local (affine)\n",
         "0.0 %      unknown (flow), all to node 2\n",
     ] {

@@ -66,6 +66,13 @@ impl Tables {
         Forwarding::read(|offset| row.word(offset).load(Relaxed))
     }
 
+    /// What forwarding costs where a worker decides and sends.
+    pub fn forwarding_by_worker(&self) -> Forwarding {
+        let cost = self.forwarding();
+        let worker_ns = self.signals.row(0).word(offset_of!(SignalsRow, worker_send_ns)).load(Relaxed);
+        Forwarding { send_ns: cost.send_ns.saturating_add(load::saturate(worker_ns)), ..cost }
+    }
+
     /// Shows deciders what forwarding costs.
     pub fn set_forwarding(&self, cost: &Forwarding) {
         let row = self.signals.row(0);

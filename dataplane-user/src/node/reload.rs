@@ -74,7 +74,7 @@ impl Node {
             live.store(Arc::new(self.settings(&config, worker, params)));
         }
         show_policy(&self.tables, &config);
-        let (programs, log) = (programs(&mut object)?, object.log());
+        let (programs, log) = (programs(&mut object, &config)?, object.log());
         // The old programs go with their object; their maps stay with the new one.
         self.object = object;
         let old = std::mem::replace(&mut self.config, config.clone());

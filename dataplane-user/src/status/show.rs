@@ -137,8 +137,9 @@ impl Status {
         )?;
         writeln!(
             f,
-            "FORWARDING  send {}  receive {}  wire {} + {:.3} ns/byte",
+            "FORWARDING  send {} (by a worker {} more)  receive {}  wire {} + {:.3} ns/byte",
             time(signals.send_ns.into()),
+            time(signals.worker_send_ns),
             time(signals.receive_ns.into()),
             time(signals.wire_ns.into()),
             signals.wire_ns_per_byte

@@ -75,7 +75,7 @@ impl<'a> LoadView for Seen<'a> {
     }
 
     fn forwarding(&self) -> Forwarding {
-        self.tables.forwarding()
+        self.tables.forwarding_by_worker()
     }
 
     fn slot(&self, slot: u32) -> u16 {

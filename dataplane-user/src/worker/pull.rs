@@ -84,7 +84,7 @@ impl<P: Port> Worker<P> {
     /// Before a packet is served behind which nothing waits: asks if it is over before an answer can come.
     pub(super) fn ask_early(&mut self, charged_ns: u32) {
         if self.pulling.is_some() && self.queue.as_ref().is_some_and(crate::queue::Queue::is_empty) {
-            let cost = self.tables.forwarding();
+            let cost = self.tables.forwarding_by_worker();
             let lead_ns = 2 * u64::from(cost.transit_ns(OVERHEAD_BYTES)) + u64::from(cost.send_ns);
             if u64::from(charged_ns) <= lead_ns {
                 self.ask_for_work();
@@ -157,7 +157,7 @@ impl<P: Port> Worker<P> {
 
     /// The packet that `node` shall have, out of the queue, and the way there.
     fn choose_for(&mut self, node: u16) -> Option<(Taken, Way)> {
-        let cost = self.tables.forwarding();
+        let cost = self.tables.forwarding_by_worker();
         let signals = self.tables.signals.row(0).word(offset_of!(SignalsRow, utilisation_milli)).load(Relaxed);
         self.pulling.as_ref()?;
         let params = &self.settings.params;
