@@ -144,6 +144,51 @@ fn nodes_find_each_other_share_work_die_come_back_and_leave() {
     });
 }
 
+/// Members whose frames travel in UDP, to the addresses that they announce.
+fn members_share_work_in_udp(transport: &'static str) {
+    with_hosts(Shape::new(Purpose::Test, 3), |bench| {
+        connect(&bench.cluster);
+        let start = |bench: &mut Bench, node: u16| {
+            let member = member(&bench.cluster, node);
+            let settings = NodeSettings { transport: transport.to_owned(), routed: true, ..member };
+            bench.cluster.start(node, &settings, &Interrupt::never()).unwrap();
+        };
+        for node in 1..=3 {
+            start(bench, node);
+        }
+        wait_for_cluster(bench, &[1, 2, 3]);
+        assert_shared(bench, &[2, 3]);
+        bench.wait_for_rest(1..=3);
+
+        // It comes back with another address behind the same MAC address.
+        bench.cluster.stop(2).unwrap();
+        wait_for_cluster(bench, &[1, 3]);
+        let names = [1, 2].map(|node| bench.cluster.plan().name(Host::Node(node)));
+        let (near, far) = (bench.cluster.plan().link(1, 2), bench.cluster.plan().link(2, 1));
+        let other = "198.19.200.2";
+        ip(&names[1], &format!("addr del {}/30 dev {}", far.ipv4, far.interface));
+        ip(&names[1], &format!("addr add {other}/30 dev {}", far.interface));
+        ip(&names[1], &format!("route add {}/32 dev {} src {other}", near.ipv4, far.interface));
+        let neighbour = |interface: &str, mac| format!("lladdr {} nud permanent dev {interface}", format_mac(mac));
+        ip(&names[1], &format!("neigh replace {} {}", near.ipv4, neighbour(&far.interface, near.mac)));
+        ip(&names[0], &format!("route add {other}/32 dev {}", near.interface));
+        ip(&names[0], &format!("neigh replace {other} {}", neighbour(&near.interface, far.mac)));
+        start(bench, 2);
+        wait_for_cluster(bench, &[1, 2, 3]);
+        assert_shared(bench, &[2]);
+    });
+}
+
+#[test]
+fn members_are_reached_over_routed_links() {
+    members_share_work_in_udp("xdp");
+}
+
+#[test]
+fn members_are_reached_by_kernel_sockets() {
+    members_share_work_in_udp("udp");
+}
+
 #[test]
 fn a_node_that_does_not_report_is_not_chosen_and_comes_back_with_its_reports() {
     with_hosts(Shape::new(Purpose::Test, 2), |bench| {
