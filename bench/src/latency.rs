@@ -162,7 +162,7 @@ fn measure(cluster: &Cluster, options: &Options, percent: u32, pdr: f64, interru
         measured: Duration::from_secs_f64(options.seconds),
         seed: options.seed,
     };
-    let plan = GeneratorPlan { workload, ports: vec![cluster.plan().port(NODE)], quiet: QUIET };
+    let plan = GeneratorPlan { workload, ports: vec![cluster.plan().port(NODE)], quiet: QUIET, late: None };
     let watch = NoiseWatch::begin(&[cluster.pids(), vec![std::process::id()]].concat())?;
     let report = session::run(cluster, &peers::own_program()?, &plan, interrupt, |_| {})
         .with_context(|| format!("{percent} % of PDR, {rate:.0} frames per second"))?;

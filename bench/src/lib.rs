@@ -8,7 +8,7 @@
 //! | [`ask`] | active packets to a node from ordinary sockets, and what comes back |
 //! | [`interconnect`] | the three transports between nodes, compared |
 //! | [`throughput`] | the highest rate without loss, and with little |
-//! | [`trials`] | benchmarks that are series of trials: loss, burst, soak, scale, reload |
+//! | [`trials`] | benchmarks that are series of trials: loss, burst, soak, scale, reload, faults |
 //! | [`traffic`] | schedules, the generator, the account of one run |
 //! | [`search`] | search for throughput: MLRsearch's logic over any device |
 //! | [`sim`] | the cluster simulated, with the decision code of the product |

@@ -10,7 +10,7 @@ use dataplane_bench::generate::{Kind, Offer, pktgen};
 use dataplane_bench::interrupt::{Interrupt, Interrupted};
 use dataplane_bench::topology::{self, BPFFS};
 use dataplane_bench::traffic::generator::{self, Event, GeneratorPlan};
-use dataplane_bench::trials::{burst, loss, reload, scale, soak};
+use dataplane_bench::trials::{burst, faults, loss, reload, scale, soak};
 use dataplane_bench::{ask, demo, interconnect, latency, maps, peers, report, throughput, validate};
 
 /// Exit code after SIGINT or SIGTERM, as shells have it.
@@ -51,6 +51,8 @@ enum Action {
     Scale(scale::Options),
     /// Measure how long nothing is answered when a node is replaced under load.
     Reload(reload::Options),
+    /// Measure what is lost, repeated and late when nodes, links or reports fail.
+    Faults(faults::Options),
     /// Compare the transports between nodes: round trips, rate, CPU time.
     Interconnect(interconnect::Options),
     /// Make one HTML page of the results in a directory.
@@ -95,6 +97,7 @@ fn main() -> ExitCode {
         Action::Soak(options) => interruptible(|interrupt| soak::run(options, interrupt)),
         Action::Scale(options) => interruptible(|interrupt| scale::run(options, interrupt)),
         Action::Reload(options) => interruptible(|interrupt| reload::run(options, interrupt)),
+        Action::Faults(options) => interruptible(|interrupt| faults::run(options, interrupt)),
         Action::Interconnect(options) => interruptible(|interrupt| interconnect::run(options, interrupt)),
         Action::Ping { plan } => interconnect::ping::run(plan),
         Action::Report(options) => report::run(options),

@@ -67,6 +67,9 @@ pub struct Worker {
 pub struct Signals {
     /// CPU time of sending, ns.
     pub send_ns: u32,
+    /// What comes on top of it where workers send, ns; 0 = not measured.
+    #[serde(default)]
+    pub worker_send_ns: u32,
     /// CPU time of receiving, what a worker spends outside the function included, ns.
     pub receive_ns: u32,
     /// Time on the wire, one way, ns.
@@ -94,6 +97,12 @@ pub struct Peer {
     pub sent_ns: u64,
     /// Frames with work that arrived from there.
     pub received_frames: u64,
+    /// What a packet's way there and back takes beyond the time it spends there, ns; `None` before the first result.
+    #[serde(default)]
+    pub transit_ns: Option<u32>,
+    /// Results that came back from there.
+    #[serde(default)]
+    pub completed_frames: u64,
 }
 
 impl Peer {

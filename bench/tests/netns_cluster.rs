@@ -387,7 +387,7 @@ fn overload_one_of_three(order: Order) -> (Report, u64) {
         seed: 5,
     };
     let ports = cluster.plan().nodes().map(|node| cluster.plan().port(node)).collect();
-    let plan = GeneratorPlan { workload, ports, quiet: Duration::from_millis(500) };
+    let plan = GeneratorPlan { workload, ports, quiet: Duration::from_millis(500), late: None };
     let program = Path::new(env!("CARGO_BIN_EXE_dataplane-bench"));
     let report = session::run(&cluster, program, &plan, &Interrupt::never(), |_| {}).unwrap();
     assert_eq!((report.counts.lost(), report.counts.duplicated), (0, 0), "{:?}", report.counts);

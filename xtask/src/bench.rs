@@ -19,8 +19,8 @@ const PEERS: &str = "peers";
 pub struct Options {
     /// The benchmark.
     #[arg(value_parser = [
-        "peers", "throughput", "latency", "loss", "burst", "soak", "scale", "reload", "interconnect",
-        "validate", "pktgen",
+        "peers", "throughput", "latency", "loss", "burst", "soak", "scale", "reload", "faults",
+        "interconnect", "validate", "pktgen",
     ])]
     benchmark: String,
     /// Its arguments; `--help` lists them.

@@ -63,8 +63,8 @@ enum Command {
     Maps(maps::Options),
     /// Run the demonstration: a cluster in network namespaces, all arguments passed through.
     Demo(demo::Options),
-    /// Run a benchmark: peers, throughput, latency, loss, burst, soak, scale, reload, validate, pktgen; all arguments passed
-    /// through.
+    /// Run a benchmark: peers, throughput, latency, loss, burst, soak, scale, reload, faults, interconnect, validate, pktgen;
+    /// all arguments passed through.
     Bench(bench::Options),
     /// Make one HTML page of the benchmarks' results in a directory; all arguments passed through.
     Report(report::Options),

@@ -124,7 +124,7 @@ fn measure(
 /// As [`Setup::workload`].
 pub fn generator_plan(cluster: &Cluster, setup: &Setup, round: u32) -> Result<GeneratorPlan> {
     let ports = cluster.plan().nodes().map(|node| cluster.plan().port(node)).collect();
-    Ok(GeneratorPlan { workload: setup.workload(round)?, ports, quiet: QUIET })
+    Ok(GeneratorPlan { workload: setup.workload(round)?, ports, quiet: QUIET, late: None })
 }
 
 /// Reads the cluster when every ledger balances, or after enough looks as it is then.

@@ -171,6 +171,8 @@ pub struct NodeSettings {
     pub policy: String,
     /// CPUs of the workers, one each.
     pub cpus: Vec<usize>,
+    /// Frames of packet memory of each worker: its rings hold half of them.
+    pub frames: u32,
     /// How long a worker looks for packets before it sleeps.
     pub spin: Duration,
     /// In which order workers serve what waits.
@@ -211,6 +213,7 @@ impl NodeSettings {
         Self {
             policy: policy.to_owned(),
             cpus: vec![cpu],
+            frames: 4096,
             spin: Duration::from_micros(20),
             discipline: "fifo".to_owned(),
             pull: false,
@@ -471,8 +474,9 @@ impl Plan {
             ));
         }
         add(format!(
-            "[workers]\ncpus = {:?}\nspin = \"{}\"\ndiscipline = \"{}\"\npull = {}\nbacklog_limit = \"{}\"\n",
+            "[workers]\ncpus = {:?}\nframes = {}\nspin = \"{}\"\ndiscipline = \"{}\"\npull = {}\nbacklog_limit = \"{}\"\n",
             settings.cpus,
+            settings.frames,
             format_duration(settings.spin),
             settings.discipline,
             settings.pull,

@@ -1,6 +1,7 @@
 //! The book of one run: which packets were sent, which came back, when, in which order, and whether they were right.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -100,6 +101,49 @@ pub struct KindReport {
     pub latency: Distribution,
 }
 
+/// When packets of a run were lost or late.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Disturbance {
+    /// Time 0 of the schedule, ns of the monotonic clock.
+    pub start_ns: u64,
+    /// Packets scheduled in each [`SLOT_NS`] from then on that did not come back, or later than the plan allows.
+    pub slots: Vec<u32>,
+}
+
+/// Length of a slot of [`Disturbance`], ns.
+pub const SLOT_NS: u64 = 1_000_000;
+
+impl Disturbance {
+    fn note(&mut self, at_ns: u64) {
+        let slot = (at_ns / SLOT_NS) as usize;
+        if self.slots.len() <= slot {
+            self.slots.resize(slot + 1, 0);
+        }
+        self.slots[slot] += 1;
+    }
+
+    /// End of the last slot with such a packet in front of the first `calm` slots in a row without one, counted from a moment of the
+    /// monotonic clock, ns; `None` when they begin there.
+    pub fn calm_after(&self, from_ns: u64, calm: usize) -> Option<u64> {
+        let first = usize::try_from(from_ns.saturating_sub(self.start_ns) / SLOT_NS).ok()?;
+        let mut last = None;
+        for (slot, count) in self.slots.iter().enumerate().skip(first) {
+            if slot - last.map_or(first, |last| last + 1) >= calm {
+                break;
+            }
+            if *count > 0 {
+                last = Some(slot);
+            }
+        }
+        last.map(|last| self.start_ns + (last + 1) as u64 * SLOT_NS)
+    }
+
+    /// Such packets in all.
+    pub fn total(&self) -> u64 {
+        self.slots.iter().map(|count| u64::from(*count)).sum()
+    }
+}
+
 /// The outcome of one run, as the generator prints it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
@@ -116,12 +160,16 @@ pub struct Report {
     pub sending_ns: u64,
     /// CPU time of the generator's process, ns.
     pub cpu_ns: u64,
+    /// When packets were lost or late, if the plan says what is late.
+    pub disturbance: Option<Disturbance>,
 }
 
 /// The book while the run goes on.
 pub struct Account<'a> {
     schedule: &'a Schedule,
     start_ns: u64,
+    /// Latency beyond which a packet is late, ns.
+    late_ns: Option<u64>,
     /// Copies received, by sequence number.
     copies: Vec<u8>,
     /// By node and flow.
@@ -141,9 +189,17 @@ impl<'a> Account<'a> {
             lag: Distribution::default(),
             sending_ns: schedule.arrivals().last().map_or(0, |arrival| arrival.at_ns),
             cpu_ns: 0,
+            disturbance: None,
         };
         let copies = vec![0; schedule.arrivals().len()];
-        Self { schedule, start_ns, copies, flows: HashMap::new(), report }
+        Self { schedule, start_ns, late_ns: None, copies, flows: HashMap::new(), report }
+    }
+
+    /// Notes when packets are lost, or come back later than `late`.
+    pub fn watch(self, late: Duration) -> Self {
+        let disturbance = Some(Disturbance { start_ns: self.start_ns, slots: Vec::new() });
+        let late_ns = Some(u64::try_from(late.as_nanos()).unwrap_or(u64::MAX));
+        Self { late_ns, report: Report { disturbance, ..self.report }, ..self }
     }
 
     /// When a packet is to be sent, ns of the monotonic clock.
@@ -177,14 +233,23 @@ impl<'a> Account<'a> {
         counts.misdelivered += u64::from(returned.node != arrival.node);
         counts.corrupt += u64::from(!returned.is_intact);
         self.flows.entry((arrival.node, arrival.flow)).or_default().returned(returned.sequence, counts);
+        let latency_ns = returned.arrival_ns.saturating_sub(self.start_ns + arrival.at_ns);
+        if self.late_ns.is_some_and(|late_ns| latency_ns > late_ns) {
+            self.disturbed(arrival.at_ns);
+        }
         let kind = &mut self.report.kinds[usize::from(arrival.kind)];
         kind.received += 1;
         if self.schedule.is_measured(sequence) {
-            let latency_ns = returned.arrival_ns.saturating_sub(self.start_ns + arrival.at_ns);
             kind.latency.record(latency_ns);
             self.report.latency.record(latency_ns);
         }
         true
+    }
+
+    fn disturbed(&mut self, at_ns: u64) {
+        if let Some(disturbance) = &mut self.report.disturbance {
+            disturbance.note(at_ns);
+        }
     }
 
     /// Notes a frame that is none of ours.
@@ -204,7 +269,12 @@ impl<'a> Account<'a> {
     }
 
     /// The outcome.
-    pub fn close(self) -> Report {
+    pub fn close(mut self) -> Report {
+        for (sequence, arrival) in self.schedule.arrivals().iter().enumerate() {
+            if self.copies[sequence] == 0 {
+                self.disturbed(arrival.at_ns);
+            }
+        }
         self.report
     }
 }
@@ -262,6 +332,30 @@ mod tests {
         assert_eq!(report.counts.lost(), report.counts.sent.div_ceil(100));
         assert_eq!(report.counts.duplicated, 2);
         assert_eq!(report.counts.foreign, 1);
+    }
+
+    #[test]
+    fn lost_and_late_packets_are_noted_when_they_were_due() {
+        let workload = workload();
+        let schedule = Schedule::new(&workload).unwrap();
+        let mut account = Account::new(&workload, &schedule, START).watch(Duration::from_nanos(1_000));
+        let last = schedule.arrivals().len() - 1;
+        for (sequence, arrival) in schedule.arrivals().iter().enumerate() {
+            account.sent(sequence, account.due_ns(sequence));
+            let latency_ns = if sequence == 100 { 1_001 } else { 1_000 };
+            let arrival_ns = account.due_ns(sequence) + latency_ns;
+            if sequence != last {
+                let returned = Returned { sequence: sequence as u64, node: arrival.node, arrival_ns, is_intact: true };
+                account.returned(&returned);
+            }
+        }
+        let disturbance = account.close().disturbance.unwrap();
+        assert_eq!(disturbance.total(), 2, "one was late and one was lost");
+        let end_ns = |sequence: usize| START + (schedule.arrivals()[sequence].at_ns / SLOT_NS + 1) * SLOT_NS;
+        assert_eq!(disturbance.calm_after(START, 100), Some(end_ns(100)), "the other one is much later");
+        assert_eq!(disturbance.calm_after(START, usize::MAX), Some(end_ns(last)));
+        assert_eq!(disturbance.calm_after(end_ns(100), 100), None);
+        assert_eq!(disturbance.calm_after(end_ns(last), 100), None);
     }
 
     #[test]

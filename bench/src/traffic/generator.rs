@@ -43,6 +43,8 @@ pub struct GeneratorPlan {
     pub ports: Vec<PortPlan>,
     /// The run ends when nothing has come back for this long after the last packet.
     pub quiet: Duration,
+    /// Latency beyond which a packet is late; without it nobody notes when packets are lost or late.
+    pub late: Option<Duration>,
 }
 
 /// A line of the generator's output.
@@ -88,6 +90,7 @@ pub fn run(plan: &GeneratorPlan, on_event: &mut dyn FnMut(Event) -> Result<()>) 
     let wire = Wire::open(&interfaces)?;
     let start_ns = monotonic_ns() + LEAD.as_nanos() as u64;
     let account = Account::new(&plan.workload, &schedule, start_ns);
+    let account = if let Some(late) = plan.late { account.watch(late) } else { account };
     let samples = Samples::new(plan.workload.kinds.len());
     let mut generator = Generator {
         plan,
@@ -200,9 +203,13 @@ impl Generator<'_> {
                 std::thread::sleep(IDLE);
             }
         }
-        // A copy would come right behind its original.
-        std::thread::sleep(IDLE);
-        self.receive();
+        // A copy comes right behind its original, unless something went wrong on the way.
+        let wait_ns = if self.plan.late.is_some() { quiet_ns } else { IDLE.as_nanos() as u64 };
+        let until_ns = monotonic_ns() + wait_ns;
+        while monotonic_ns() < until_ns {
+            std::thread::sleep(IDLE);
+            self.receive();
+        }
     }
 
     fn receive(&mut self) -> usize {

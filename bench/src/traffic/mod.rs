@@ -20,7 +20,7 @@ pub mod session;
 pub mod verify;
 pub mod wire;
 
-pub use self::account::{Counts, KindReport, Report};
+pub use self::account::{Counts, Disturbance, KindReport, Report};
 pub use self::distribution::Distribution;
 pub use self::generator::{Event, GeneratorPlan};
 pub use self::schedule::{Arrival, Kind, Schedule, Workload};

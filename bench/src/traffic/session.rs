@@ -34,27 +34,84 @@ pub fn run(
     interrupt: &Interrupt,
     mut on_progress: impl FnMut(&Event),
 ) -> Result<Report> {
-    let file = cluster.directory().join("traffic.json");
-    fs::write(&file, serde_json::to_vec_pretty(plan)?).with_context(|| format!("cannot write {}", file.display()))?;
-    let mut command = cluster.enter_bound(Host::Generator, "chrt");
-    command.args(["--fifo", PRIORITY]).arg(program).arg("generate").arg(&file);
-    command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = command.spawn().with_context(|| format!("cannot start: {}", line(&command)))?;
-    let mut session = Session::new(child)?;
-    let deadline = Instant::now() + plan.workload.warm_up + plan.workload.measured + plan.quiet + PATIENCE;
+    let mut running = Running::start(cluster, program, plan)?;
     loop {
-        match session.events.recv_timeout(Duration::from_millis(20)) {
-            Ok(Event::Report(report)) => return Ok(*report),
-            Ok(progress) => on_progress(&progress),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => {
-                let complaint = session.complaint();
-                bail!("the generator ended without a report: {}\n{complaint}", line(&command));
+        match running.next(interrupt)? {
+            Event::Report(report) => return Ok(*report),
+            progress @ Event::Progress { .. } => on_progress(&progress),
+        }
+    }
+}
+
+/// A generator at work, for callers that do something to the cluster meanwhile. Dropping it ends it.
+pub struct Running {
+    session: Session,
+    deadline: Instant,
+    line: String,
+}
+
+impl Running {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// The plan cannot be written, or the program not be started.
+    pub fn start(cluster: &Cluster, program: &Path, plan: &GeneratorPlan) -> Result<Self> {
+        let file = cluster.directory().join("traffic.json");
+        fs::write(&file, serde_json::to_vec_pretty(plan)?)
+            .with_context(|| format!("cannot write {}", file.display()))?;
+        let mut command = cluster.enter_bound(Host::Generator, "chrt");
+        command.args(["--fifo", PRIORITY]).arg(program).arg("generate").arg(&file);
+        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let line = line(&command);
+        let child = command.spawn().with_context(|| format!("cannot start: {line}"))?;
+        let deadline = Instant::now() + plan.workload.warm_up + plan.workload.measured + plan.quiet + PATIENCE;
+        Ok(Self { session: Session::new(child)?, deadline, line })
+    }
+
+    /// Waits for what it says next.
+    ///
+    /// # Errors
+    /// It fails or hangs, or this process was interrupted.
+    pub fn next(&mut self, interrupt: &Interrupt) -> Result<Event> {
+        loop {
+            match self.session.events.recv_timeout(Duration::from_millis(20)) {
+                Ok(event) => return Ok(event),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    let complaint = self.session.complaint();
+                    bail!("the generator ended without a report: {}\n{complaint}", self.line);
+                }
+            }
+            interrupt.check()?;
+            if Instant::now() > self.deadline {
+                bail!("the generator hangs: {}", self.line);
             }
         }
-        interrupt.check()?;
-        if Instant::now() > deadline {
-            bail!("the generator hangs: {}", line(&command));
+    }
+
+    /// Waits until this time of the schedule has passed.
+    ///
+    /// # Errors
+    /// As [`Self::next`]; or the generator has ended before.
+    pub fn wait_until(&mut self, elapsed: Duration, interrupt: &Interrupt) -> Result<()> {
+        loop {
+            match self.next(interrupt)? {
+                Event::Progress { elapsed_ns, .. } if Duration::from_nanos(elapsed_ns) >= elapsed => return Ok(()),
+                Event::Progress { .. } => {}
+                Event::Report(_) => bail!("the generator ended before {elapsed:?} had passed"),
+            }
+        }
+    }
+
+    /// Waits for its report.
+    ///
+    /// # Errors
+    /// As [`Self::next`].
+    pub fn finish(mut self, interrupt: &Interrupt) -> Result<Report> {
+        loop {
+            if let Event::Report(report) = self.next(interrupt)? {
+                return Ok(*report);
+            }
         }
     }
 }

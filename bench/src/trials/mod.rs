@@ -1,4 +1,4 @@
-//! Benchmarks that are series of trials: `loss`, `burst`, `soak`, `scale`, `reload`. Each writes one line of JSON per trial, so
+//! Benchmarks that are series of trials: `loss`, `burst`, `soak`, `scale`, `reload`, `faults`. Each writes one line of JSON per trial, so
 //! that a run that was interrupted has left what it found.
 //!
 //! | file | question | source |
@@ -8,8 +8,10 @@
 //! | `soak` | does anything drift in a long run? | |
 //! | `scale` | how much do more nodes carry? | |
 //! | `reload` | how long is nothing answered when a node is replaced? | |
+//! | `faults` | what is lost, repeated and late when nodes, links or reports fail? | |
 
 pub mod burst;
+pub mod faults;
 pub mod loss;
 mod path;
 pub mod reload;

@@ -187,7 +187,7 @@ fn watch(
     interrupt: &Interrupt,
 ) -> Result<(Report, Vec<Sample>)> {
     let ports = cluster.plan().nodes().map(|node| cluster.plan().port(node)).collect();
-    let plan = GeneratorPlan { workload, ports, quiet: QUIET };
+    let plan = GeneratorPlan { workload, ports, quiet: QUIET, late: None };
     let samples = RefCell::new(vec![take(cluster, 0.0, 0, 0)?]);
     let mut next_s = options.every;
     let mut failed = Ok(());

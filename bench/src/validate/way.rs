@@ -74,7 +74,8 @@ struct Probe {
 
 fn probe(cluster: &mut Cluster, setup: &Setup, settings: &NodeSettings, interrupt: &Interrupt) -> Result<Probe> {
     cluster.start(NODE, settings, interrupt)?;
-    let plan = GeneratorPlan { workload: workload(setup), ports: vec![cluster.plan().port(NODE)], quiet: QUIET };
+    let plan =
+        GeneratorPlan { workload: workload(setup), ports: vec![cluster.plan().port(NODE)], quiet: QUIET, late: None };
     let report: Report = session::run(cluster, &peers::own_program()?, &plan, interrupt, |_| {})?;
     let status = cluster.status(NODE)?;
     cluster.stop(NODE)?;
