@@ -116,8 +116,10 @@ pub struct Interconnect {
 }
 
 impl Interconnect {
-    /// Draws up the account of one run in which every packet at a port had `frame_bytes`.
-    pub fn new(frame_bytes: usize, before: &Snapshot, after: &Snapshot) -> Self {
+    /// Draws up the account of one run in which every packet at a port had `frame_bytes`, and `route_bytes` more went in front of
+    /// the interconnect header.
+    pub fn new((frame_bytes, route_bytes): (usize, usize), before: &Snapshot, after: &Snapshot) -> Self {
+        let overhead = OVERHEAD_BYTES + route_bytes;
         let grown = |reason: Reason| total(after, reason) - total(before, reason);
         let (forwards, results) = (grown(Reason::Redirected) + grown(Reason::SentForward), grown(Reason::SentHome));
         let requests = grown(Reason::PullQueued);
@@ -127,8 +129,8 @@ impl Interconnect {
             results,
             reports,
             requests,
-            bytes: (forwards + results) * (frame_bytes + OVERHEAD_BYTES) as u64 + requests * OVERHEAD_BYTES as u64,
-            report_bytes: reports * REPORT_FRAME_BYTES as u64,
+            bytes: (forwards + results) * (frame_bytes + overhead) as u64 + requests * overhead as u64,
+            report_bytes: reports * (REPORT_FRAME_BYTES + route_bytes) as u64,
             frames_seen: grown(Reason::SeenLink),
             kernel_frames_min: after.links_before.rx_frames - before.links_after.rx_frames,
             kernel_frames_max: after.links_after.rx_frames - before.links_before.rx_frames,
@@ -246,7 +248,7 @@ mod tests {
 
     #[test]
     fn the_interconnect_counts_both_ways_and_keeps_reports_apart() {
-        let account = Interconnect::new(446, &start(), &end());
+        let account = Interconnect::new((446, 0), &start(), &end());
         assert_eq!((account.forwards, account.results, account.reports), (30, 28, 10));
         let bytes = 58 * (446 + OVERHEAD_BYTES as u64);
         assert_eq!((account.bytes, account.report_bytes), (bytes, 10 * REPORT_FRAME_BYTES as u64));

@@ -14,6 +14,7 @@ pub(crate) mod setup;
 pub(crate) mod svg;
 mod sweep;
 pub(crate) mod table;
+mod transports;
 
 use std::fs;
 use std::path::Path;
@@ -29,6 +30,7 @@ pub use self::setup::Order;
 use self::setup::{Compute, Setup};
 pub use self::sweep::SCHEMA as SWEEP_SCHEMA;
 pub use self::table::describe;
+pub use self::transports::SCHEMA as TRANSPORTS_SCHEMA;
 use crate::command::line;
 use crate::environment::Environment;
 use crate::interrupt::Interrupt;
@@ -43,6 +45,9 @@ use crate::traffic::Event;
 pub fn run(options: &Options, interrupt: &Interrupt) -> Result<()> {
     if options.sweep {
         return sweep::run(options, interrupt);
+    }
+    if options.transports {
+        return transports::run(options, interrupt);
     }
     let environment = Environment::take();
     let setup = Setup::new(options, &environment)?;

@@ -63,10 +63,17 @@ pub struct Options {
     /// delay=1%:2ms,kinds=forward+result,seed=7. Each frame meets one fate at most.
     #[arg(long, value_name = "WHAT", conflicts_with_all = ["sweep", "keep"])]
     pub chaos: Option<Chaos>,
+    /// How frames travel between nodes.
+    #[arg(long, default_value = "xdp", value_parser = ["xdp", "xsk", "udp"])]
+    pub transport: String,
+    /// Run the policies over every transport in turns, and compare.
+    #[arg(long, conflicts_with_all = ["transport", "sweep", "keep"])]
+    pub transports: bool,
     /// Sweep the share of high computations from 0 to 100 %, at the same load, instead of playing one workload.
     #[arg(long, conflicts_with_all = ["workload", "keep"])]
     pub sweep: bool,
-    /// Where to write result.json and latency.svg; in a sweep sweep.json and sweep.svg.
+    /// Where to write result.json and latency.svg; in a sweep sweep.json and sweep.svg, of all transports transports.json and
+    /// transports.svg.
     #[arg(long, value_name = "DIR", default_value = "target/demo")]
     pub out: PathBuf,
     /// Leave the cluster running after the last policy.
@@ -93,6 +100,8 @@ impl Default for Options {
             share: None,
             report_interval: None,
             chaos: None,
+            transport: "xdp".to_owned(),
+            transports: false,
             sweep: false,
             out: PathBuf::from("target/demo"),
             keep: false,

@@ -199,7 +199,8 @@ impl Outcome {
             let result = PolicyOutcome::new(&outcome.setup, rounds);
             outcome.problems.extend(problems(policy, outcome.setup.order, &chaos, &result));
             for round in rounds {
-                if !round.interconnect.agrees_with_kernel() {
+                // A kernel socket is read some time after the kernel has counted the frame, reports included.
+                if outcome.setup.transport != "udp" && !round.interconnect.agrees_with_kernel() {
                     let account = &round.interconnect;
                     outcome.problems.push(format!(
                         "{policy}, round {}: nodes saw {} frames on their links, the kernel counted {} to {}",

@@ -109,7 +109,7 @@ fn measure(
     Ok(Round {
         round,
         packets: Packets::new(&report.counts, &before, &end)?,
-        interconnect: Interconnect::new(setup.frame_bytes, &before, &end),
+        interconnect: Interconnect::new((setup.frame_bytes, setup.route_bytes()), &before, &end),
         busy: busy.collect(),
         cpu,
         cables,

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use dataplane_common::policy::{Needs, PolicyKind};
 use dataplane_common::tuning;
+use dataplane_common::wire::route::ROUTE_BYTES;
 use dataplane_user::functions::{Builtin, Call};
 use rustix::thread::set_current_timer_slack;
 use serde::Serialize;
@@ -128,6 +129,8 @@ pub struct Setup {
     pub scheduling: Scheduling,
     /// Time between two load reports under load, µs.
     pub report_interval_us: u64,
+    /// How frames travel between nodes.
+    pub transport: String,
     /// What happens to frames on the links; `None`: nothing, and there is no box in them.
     pub chaos: Option<Chaos>,
     /// Bytes of every frame.
@@ -163,7 +166,9 @@ impl Setup {
             true => Compute::Real,
             false => Compute::Emulated,
         });
-        let policies = policies(&options.policies, options.pull)?;
+        // What all transports are compared by must run over each of them.
+        let in_workers = options.transport != "xdp" && !options.transports;
+        let policies = policies(&options.policies, options.pull, in_workers)?;
         let (rounds, seconds) = (options.rounds(), options.seconds());
         ensure!(rounds > 0, "--rounds 0: nothing to do");
         ensure!(seconds > 0.0 && seconds.is_finite(), "--seconds {seconds}: not a duration");
@@ -192,6 +197,7 @@ impl Setup {
             scheduling: Scheduling::RealTime,
             // With one other node an estimate that is not drained between reports soon outweighs what it knows.
             report_interval_us: options.report_interval.unwrap_or(if nodes == 2 { 500 } else { 2000 }),
+            transport: options.transport.clone(),
             chaos: options.chaos,
             frame_bytes: FRAME_BYTES,
             mix,
@@ -255,8 +261,14 @@ impl Setup {
             discipline: self.discipline.name().to_owned(),
             pull: self.pull,
             extra: self.order.sections(),
+            transport: self.transport.clone(),
             ..NodeSettings::new(policy, self.cpus[usize::from(node) - 1])
         }
+    }
+
+    /// Bytes in front of the interconnect header on a link, Ethernet left out.
+    pub fn route_bytes(&self) -> usize {
+        if self.transport == "udp" { ROUTE_BYTES } else { 0 }
     }
 
     /// The cluster to run in.
@@ -279,10 +291,12 @@ fn cpu(node: usize, cores: usize) -> usize {
     }
 }
 
-/// Why the demonstration cannot run a policy; `None` when it can.
-fn obstacle(policy: PolicyKind, pull: bool) -> Option<&'static str> {
-    let needs = policy.needs();
-    if !policy.homes().has_xdp() {
+/// Why the demonstration cannot run a policy that workers or XDP programs decide by; `None` when it can.
+fn obstacle(policy: PolicyKind, pull: bool, in_workers: bool) -> Option<&'static str> {
+    let (homes, needs) = (policy.homes(), policy.needs());
+    if in_workers && !homes.has_worker() {
+        Some("it does not run in workers")
+    } else if !in_workers && !homes.has_xdp() {
         Some("it does not run in XDP")
     } else if needs.has(Needs::PROBES) {
         Some("it needs probes, which nodes do not send")
@@ -294,8 +308,8 @@ fn obstacle(policy: PolicyKind, pull: bool) -> Option<&'static str> {
 }
 
 /// The policies of these names, each once.
-fn policies(wanted: &[String], pull: bool) -> Result<Vec<String>> {
-    let runnable = || PolicyKind::ALL.iter().copied().filter(|policy| obstacle(*policy, pull).is_none());
+fn policies(wanted: &[String], pull: bool, in_workers: bool) -> Result<Vec<String>> {
+    let runnable = || PolicyKind::ALL.iter().copied().filter(|policy| obstacle(*policy, pull, in_workers).is_none());
     let mut kinds: Vec<PolicyKind> = Vec::new();
     for name in wanted {
         if name == ALL {
@@ -304,7 +318,7 @@ fn policies(wanted: &[String], pull: bool) -> Result<Vec<String>> {
         }
         let names = || runnable().map(PolicyKind::name).collect::<Vec<_>>().join(", ");
         let kind = PolicyKind::from_name(name).with_context(|| format!("no policy {name}; there are {}", names()))?;
-        if let Some(why) = obstacle(kind, pull) {
+        if let Some(why) = obstacle(kind, pull, in_workers) {
             bail!("policy {name} cannot be shown here: {why}; there are {}", names());
         }
         kinds.push(kind);
@@ -444,18 +458,18 @@ mod tests {
 
     #[test]
     fn all_policies_are_those_that_nodes_without_pull_can_run() {
-        let all = policies(&["ept".to_owned(), ALL.to_owned()], false).unwrap();
+        let all = policies(&["ept".to_owned(), ALL.to_owned()], false, false).unwrap();
         assert_eq!(all[0], "ept");
-        let runnable = PolicyKind::ALL.iter().filter(|policy| obstacle(**policy, false).is_none()).count();
+        let runnable = PolicyKind::ALL.iter().filter(|policy| obstacle(**policy, false, false).is_none()).count();
         assert_eq!(all.len(), runnable);
         assert!(DEFAULT.iter().all(|policy| all.iter().any(|name| name == policy.name())));
         for policy in PolicyKind::ALL {
-            for pull in [false, true] {
-                let is_shown = policies(&[policy.name().to_owned()], pull).is_ok();
-                assert_eq!(is_shown, obstacle(*policy, pull).is_none(), "{policy:?}");
+            for (pull, in_workers) in [(false, false), (true, false), (false, true), (true, true)] {
+                let is_shown = policies(&[policy.name().to_owned()], pull, in_workers).is_ok();
+                assert_eq!(is_shown, obstacle(*policy, pull, in_workers).is_none(), "{policy:?}");
             }
         }
-        assert_eq!(policies(&[], false).unwrap(), DEFAULT.map(PolicyKind::name));
+        assert_eq!(policies(&[], false, false).unwrap(), DEFAULT.map(PolicyKind::name));
     }
 
     #[test]

@@ -7,7 +7,10 @@ use super::page::{at, joined, list, number, percent, short, table, text};
 use crate::demo::table::format_ns;
 
 /// Machine, command and seed of a measurement.
-fn origin(value: &Value) -> Result<String> {
+///
+/// # Errors
+/// The file lacks one of them.
+pub fn origin(value: &Value) -> Result<String> {
     Ok(format!(
         "`{}`, seed {}, {} rounds; {} cores, {}, kernel {}.\n",
         text(value, "/command")?,

@@ -4,6 +4,7 @@
 mod measured;
 mod page;
 mod simulated;
+mod transports;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,6 +31,9 @@ pub struct Results {
     /// Results of demonstrations, result.json each.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     demo: Vec<PathBuf>,
+    /// The same policies over every transport, transports.json each.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    transports: Vec<PathBuf>,
     /// The page.
     #[arg(long, value_name = "FILE", default_value = "docs/results.md")]
     out: PathBuf,
@@ -64,6 +68,10 @@ impl Results {
         for (number, path) in self.demo.iter().enumerate() {
             let section = |value: &Value| measured::demo(value, number == 0);
             text += &part(path, Some(crate::demo::SCHEMA), section)?;
+        }
+        for (number, path) in self.transports.iter().enumerate() {
+            let section = |value: &Value| transports::transports(value, number == 0);
+            text += &part(path, Some(crate::demo::TRANSPORTS_SCHEMA), section)?;
         }
         Ok(text)
     }
