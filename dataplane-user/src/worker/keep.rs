@@ -6,10 +6,12 @@
 //! once. What is sent is a copy: the kernel gives the frame of a sent packet back long before its result comes.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::mem::offset_of;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use dataplane_common::held::{PLACES, State, Word, place};
 use dataplane_common::load::{Erl, Row as _};
+use dataplane_common::maps::LoadRow;
 use dataplane_common::meta::Metadata;
 use dataplane_common::reason::Reason;
 use dataplane_common::wire::link::{FLAG_HELD, Kind};
@@ -24,8 +26,11 @@ use crate::xsk::Frame;
 const LOOKS: usize = 64;
 /// A packet is sent to other nodes this often; then it is computed here.
 const TRIES: u8 = 3;
-/// A node may take this many times as long as predicted.
+/// A node may take this many times as long as predicted, or as it took lately.
 const PATIENCE: u64 = 4;
+/// Of what a node took lately, this many times `retry` count at most: results of one that stood still come very late, and what is
+/// lost after them should not have to wait as long.
+const SLOWEST: u64 = 5;
 
 /// A packet that was sent and is kept.
 #[derive(Debug)]
@@ -39,6 +44,14 @@ struct Kept {
     node: u16,
     deadline_ns: u64,
     tries: u8,
+}
+
+/// How long a result is waited for. Where everything is slower than predicted, packets that are placed anew too early would make it
+/// slower still.
+pub(super) const fn wait_ns(retry_ns: u64, expected_ns: u64, lately_ns: u64) -> u64 {
+    let most_ns = SLOWEST * retry_ns;
+    let lately_ns = if lately_ns < most_ns { lately_ns } else { most_ns };
+    retry_ns + PATIENCE * if expected_ns > lately_ns { expected_ns } else { lately_ns }
 }
 
 /// The packets a worker keeps.
@@ -99,7 +112,8 @@ impl<P: Port> Worker<P> {
         self.send_as(way.interface as usize, copy, Reason::SentForward);
         let row = self.tables.load.row(u32::from(way.node));
         let expected_ns = row.erl_ns(Erl::Ack, now_ns) + u64::from(metadata.charged_ns);
-        let deadline_ns = now_ns + self.settings.retry.as_nanos() as u64 + PATIENCE * expected_ns;
+        let lately_ns = row.word(offset_of!(LoadRow, response_ns)).load(Relaxed) as u32;
+        let deadline_ns = now_ns + wait_ns(self.settings.retry.as_nanos() as u64, expected_ns, lately_ns.into());
         let node = way.node;
         self.keeping.kept.push_back(Kept { frame, metadata, socket, index, generation, node, deadline_ns, tries });
         None

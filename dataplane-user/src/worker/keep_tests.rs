@@ -207,3 +207,10 @@ proptest! {
         rig.finish();
     }
 }
+
+#[test]
+fn a_result_is_waited_for_as_long_as_it_took_lately() {
+    assert_eq!(crate::worker::keep::wait_ns(20, 100, 7), 20 + 400);
+    assert_eq!(crate::worker::keep::wait_ns(20, 7, 90), 20 + 360);
+    assert_eq!(crate::worker::keep::wait_ns(20, 7, 1_000_000), 20 + 400, "up to five times `retry`");
+}
