@@ -14,7 +14,8 @@
 //! | [`sim`] | the cluster simulated, with the decision code of the product |
 //! | [`chaos`] | a box in a cable that drops, corrupts, duplicates, reorders and delays frames |
 //! | [`demo`] | each policy in turn on the same traffic: table, JSON, plot |
-//! | [`generate`] | generators of load behind one trait: kernel pktgen, XDP live frames, AF_XDP |
+//! | [`generate`] | generators of load behind one trait: kernel pktgen, XDP live frames, AF_XDP, replay of a capture |
+//! | [`capture`] | frames of a capture file |
 //! | [`object`] | the XDP programs of the benchmarks |
 //! | [`peers`] | the dataplane beside what it can be compared with |
 //! | [`report`] | one page of what the benchmarks found |
@@ -32,6 +33,7 @@
 
 pub mod ask;
 pub mod autogroup;
+pub mod capture;
 pub mod chaos;
 pub mod command;
 pub mod cpu;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
-use dataplane_bench::generate::{Kind, Offer, pktgen};
+use dataplane_bench::generate::{Kind, Offer, pktgen, replay};
 use dataplane_bench::interrupt::{Interrupt, Interrupted};
 use dataplane_bench::topology::{self, BPFFS};
 use dataplane_bench::traffic::generator::{self, Event, GeneratorPlan};
@@ -61,6 +61,8 @@ enum Action {
     Validate(validate::Options),
     /// Drive the kernel's packet generator in this network namespace, with the letters of the kernel's sample scripts.
     Pktgen(pktgen::Settings),
+    /// Send the frames of a capture in this network namespace.
+    Replay(replay::Options),
     /// Send one offer (JSON) in this network namespace; prints one JSON object a line.
     #[command(hide = true)]
     Offer {
@@ -103,6 +105,7 @@ fn main() -> ExitCode {
         Action::Report(options) => report::run(options),
         Action::Validate(options) => interruptible(|interrupt| validate::run(options, interrupt)),
         Action::Pktgen(settings) => run_pktgen(settings),
+        Action::Replay(options) => interruptible(|interrupt| replay::run(options, interrupt)),
         Action::Offer { offer } => send(offer),
         Action::Ask(options) => ask_node(options),
         Action::Maps(options) => maps::run(options),

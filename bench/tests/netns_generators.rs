@@ -3,14 +3,18 @@
 
 mod support;
 
+use std::net::UdpSocket;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use dataplane_bench::generate::{Kind, Offer, Offering};
+use dataplane_bench::generate::replay::Capture;
+use dataplane_bench::generate::{FrameSpec, Kind, Offer, Offering};
 use dataplane_bench::interrupt::Interrupt;
 use dataplane_bench::peers;
 use dataplane_bench::peers::contender::{Contender, Running, Settings};
-use dataplane_bench::peers::lab::{Lab, TESTED};
+use dataplane_bench::peers::lab::{Lab, TESTED, inside};
 use dataplane_bench::peers::measure::received;
+use dataplane_bench::topology::Host;
 use support::{PATIENCE, available_cpus, lacks_root};
 
 const POLICY: &str = "ept-erl";
@@ -62,11 +66,12 @@ fn paced_generators_send_what_they_say_and_the_receiver_counts_it() {
     }
     let contender = Contender::Drop;
     with(&contender, |lab, running| {
-        for kind in Kind::ALL.into_iter().filter(|kind| kind.absence().is_none()) {
-            let (sent, arrived) = send(lab, &contender, running, &offer(lab, kind, &contender, 2000, Some(20_000.0)));
+        for kind in Kind::PLAIN.into_iter().filter(|kind| kind.absence().is_none()) {
+            let (sent, arrived) =
+                send(lab, &contender, running, &offer(lab, kind.clone(), &contender, 2000, Some(20_000.0)));
             // A generator that falls behind gives frames up, but none may be lost unseen.
-            assert!(sent > 0 && sent <= 2000, "{}: {sent}", kind.name());
-            assert_eq!(arrived, sent, "{}", kind.name());
+            assert!(sent > 0 && sent <= 2000, "{kind}: {sent}");
+            assert_eq!(arrived, sent, "{kind}");
         }
     });
 }
@@ -90,6 +95,90 @@ fn an_unpaced_generator_is_stopped() {
         std::thread::sleep(Duration::from_millis(50));
         assert_eq!(count(), after, "it still sends");
     });
+}
+
+/// A capture of these frames, a millisecond apart, in the format that `tcpdump` writes.
+fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
+    let mut file = [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 65_535, 1].map(u32::to_le_bytes).concat();
+    for (number, frame) in (0u32..).zip(frames) {
+        let bytes = frame.len() as u32;
+        file.extend([7, 1000 * number, bytes, bytes].map(u32::to_le_bytes).concat());
+        file.extend(frame);
+    }
+    file
+}
+
+/// The same in the format that Wireshark writes.
+fn pcapng(frames: &[Vec<u8>]) -> Vec<u8> {
+    let block = |kind: u32, body: Vec<u8>| {
+        let length = (body.len() as u32 + 12).to_le_bytes();
+        [&kind.to_le_bytes()[..], &length, &body, &length].concat()
+    };
+    let section = [&0x1a2b_3c4du32.to_le_bytes()[..], &[1, 0, 0, 0], &[0xff; 8]].concat();
+    let interface = [1u32, 0].map(u32::to_le_bytes).concat();
+    let mut file = [block(0x0a0d_0d0a, section), block(1, interface)].concat();
+    for (number, frame) in (0u32..).zip(frames) {
+        let bytes = frame.len() as u32;
+        let mut body = [0, 0, 1000 * number, bytes, bytes].map(u32::to_le_bytes).concat();
+        body.extend(frame);
+        body.resize(body.len().next_multiple_of(4), 0);
+        file.extend(block(6, body));
+    }
+    file
+}
+
+#[test]
+fn a_capture_arrives_whole_in_its_order_round_after_round() {
+    if lacks_root() {
+        return;
+    }
+    const PORT: u16 = 9999;
+    let lab = lab();
+    let port = lab.cluster.plan().port(TESTED);
+    let spec = |size: usize| FrameSpec {
+        size,
+        // Another cable's: the replay gives every frame those of this one.
+        macs: ([2; 6], [4; 6]),
+        addresses: (port.generator_ipv4, port.node_ipv4),
+        ports: (40_000, PORT),
+        type_id: 0xff01,
+        operand: Some(size as u32),
+        is_sound: true,
+    };
+    let frames: Vec<_> = [72, 1500, 200, 99].iter().map(|size| spec(*size).build().unwrap()).collect();
+    let receiver =
+        inside(&lab.cluster, Host::Node(TESTED), || Ok(UdpSocket::bind((port.node_ipv4, PORT)).unwrap())).unwrap();
+    receiver.set_read_timeout(Some(PATIENCE)).unwrap();
+    for (name, file) in [("a.pcap", pcap(&frames)), ("b.pcapng", pcapng(&frames))] {
+        let path: PathBuf = lab.cluster.directory().join(name);
+        std::fs::write(&path, file).unwrap();
+        for (own_times, rate) in [(true, None), (false, Some(10_000.0)), (false, None)] {
+            let kind = Kind::Pcap(Capture { file: path.clone(), own_times });
+            let offer = Offer { count: 10, ..offer(&lab, kind, &Contender::Drop, 10, rate) };
+            let offering = Offering::start(&lab.cluster, &lab.program, &offer, &Interrupt::never()).unwrap();
+            let sent = offering.wait(PATIENCE, &Interrupt::never()).unwrap().sent;
+            // A generator that falls behind gives frames up, at the end.
+            assert!(sent > 0 && sent <= 10, "{name}: {sent}");
+            for frame in frames.iter().cycle().take(sent as usize) {
+                let mut datagram = [0; 2048];
+                let bytes = receiver.recv(&mut datagram).unwrap();
+                assert_eq!(datagram[..bytes], frame[42..], "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_capture_that_cannot_be_counted_is_named_with_the_reason() {
+    if lacks_root() {
+        return;
+    }
+    let path = std::env::temp_dir().join(format!("dpt-{}-arp.pcap", std::process::id()));
+    std::fs::write(&path, pcap(&[vec![0xff; 60]])).unwrap();
+    let kind: Kind = format!("pcap:{}", path.display()).parse().unwrap();
+    let reason = kind.absence().unwrap();
+    std::fs::remove_file(path).unwrap();
+    assert!(reason.contains("frame 1 is no UDP over IPv4"), "{reason}");
 }
 
 #[test]

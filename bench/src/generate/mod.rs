@@ -5,6 +5,7 @@
 //! | [`pktgen`] | the kernel's packet generator, `/proc/net/pktgen` | its own gap, rounded to whole ns |
 //! | [`live`] | `BPF_PROG_TEST_RUN` with live frames | paced in the kernel by the program that is run |
 //! | [`xsk`] | an AF_XDP socket of ours | scheduled departures |
+//! | [`replay`] | the same, frames of a capture | the capture's own times, or scheduled departures |
 //!
 //! A generator runs as a process of its own in the namespace it sends from (`dataplane-bench offer`); [`Offering`] starts
 //! and ends it. One that this machine lacks is named with the reason by [`Kind::absence`]; nothing else takes its place.
@@ -14,7 +15,13 @@ pub mod frame;
 pub mod live;
 mod offering;
 pub mod pktgen;
+pub mod recorded;
+pub mod replay;
 pub mod xsk;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -30,7 +37,8 @@ pub struct Offer {
     pub kind: Kind,
     /// Interface to send out of, in the namespace of the generator's process.
     pub interface: String,
-    /// The frame, without frame check sequence. pktgen takes the addresses and UDP ports from it and makes its own payload.
+    /// The frame, without frame check sequence. pktgen takes the addresses and UDP ports from it and makes its own payload; a
+    /// replay gives its Ethernet addresses to the frames of the capture, or leaves those alone when it is empty.
     pub frame: Vec<u8>,
     /// Frames.
     pub count: u32,
@@ -73,8 +81,8 @@ pub trait Generator: Sized {
     fn run(&mut self, interrupt: &Interrupt) -> Result<Offered>;
 }
 
-/// The generators, in the order of preference of somebody who measures a kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+/// The generators, in the order of preference of somebody who measures a kernel. As text: a name, or `pcap:FILE`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// The kernel's packet generator.
@@ -83,26 +91,48 @@ pub enum Kind {
     Live,
     /// An AF_XDP socket.
     Xsk,
+    /// The frames of a capture, by an AF_XDP socket.
+    Pcap(replay::Capture),
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pktgen => f.write_str("pktgen"),
+            Self::Live => f.write_str("live"),
+            Self::Xsk => f.write_str("xsk"),
+            Self::Pcap(capture) => write!(f, "pcap:{}", capture.file.display()),
+        }
+    }
+}
+
+impl FromStr for Kind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            Some(("pcap", file)) if !file.is_empty() => {
+                Ok(Self::Pcap(replay::Capture { file: PathBuf::from(file), own_times: false }))
+            }
+            _ => Self::PLAIN
+                .into_iter()
+                .find(|kind| kind.to_string() == text)
+                .ok_or_else(|| format!("there are pktgen, live, xsk and pcap:FILE, no {text}")),
+        }
+    }
 }
 
 impl Kind {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Pktgen, Self::Live, Self::Xsk];
+    /// Those that need no file.
+    pub const PLAIN: [Self; 3] = [Self::Pktgen, Self::Live, Self::Xsk];
 
-    /// Name in options and output.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Pktgen => "pktgen",
-            Self::Live => "live",
-            Self::Xsk => "xsk",
-        }
-    }
-
-    /// Why this machine cannot use it, as far as that can be seen without trying; `None` when nothing speaks against it.
-    pub fn absence(self) -> Option<String> {
+    /// Why a benchmark on this machine cannot use it, as far as that can be seen without trying; `None` when nothing speaks
+    /// against it.
+    pub fn absence(&self) -> Option<String> {
         match self {
             Self::Pktgen => pktgen::absence(),
             Self::Live | Self::Xsk => None,
+            Self::Pcap(capture) => recorded::read_countable(&capture.file).err().map(|error| format!("{error:#}")),
         }
     }
 
@@ -111,10 +141,11 @@ impl Kind {
     /// # Errors
     /// As the generator says.
     pub fn send(offer: &Offer, interrupt: &Interrupt, on_event: &mut dyn FnMut(Event) -> Result<()>) -> Result<()> {
-        match offer.kind {
+        match &offer.kind {
             Self::Pktgen => send::<pktgen::Pktgen>(offer, interrupt, on_event),
             Self::Live => send::<live::LiveFrames>(offer, interrupt, on_event),
             Self::Xsk => send::<xsk::Sender>(offer, interrupt, on_event),
+            Self::Pcap(_) => send::<replay::Replay>(offer, interrupt, on_event),
         }
     }
 }
@@ -164,10 +195,21 @@ mod tests {
 
     #[test]
     fn a_generator_that_is_not_there_says_why() {
-        for kind in Kind::ALL {
+        let missing = "pcap:/nonexistent".parse().unwrap();
+        for kind in Kind::PLAIN.into_iter().chain([missing]) {
             if let Some(reason) = kind.absence() {
-                assert!(reason.len() > 20, "{}: {reason}", kind.name());
+                assert!(reason.len() > 20, "{kind}: {reason}");
             }
+        }
+    }
+
+    #[test]
+    fn generators_are_named_as_options_name_them() {
+        for text in ["pktgen", "live", "xsk", "pcap:/a/b:c.pcap"] {
+            assert_eq!(text.parse::<Kind>().unwrap().to_string(), text);
+        }
+        for wrong in ["", "Live", "pcap", "pcap:", "live:x"] {
+            assert!(wrong.parse::<Kind>().unwrap_err().contains("pcap:FILE"), "{wrong}");
         }
     }
 }

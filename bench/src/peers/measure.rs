@@ -40,7 +40,7 @@ pub fn run(
     lab: &mut Lab,
     contender: &Contender,
     settings: &Settings,
-    (generator, window): (Kind, Duration),
+    (generator, window): (&Kind, Duration),
     interrupt: &Interrupt,
 ) -> Result<Sample> {
     let running = contender.start(lab, settings, interrupt)?;
@@ -56,11 +56,11 @@ fn overload(
     contender: &Contender,
     running: &dyn Running,
     settings: &Settings,
-    (generator, window): (Kind, Duration),
+    (generator, window): (&Kind, Duration),
     interrupt: &Interrupt,
 ) -> Result<Sample> {
     let offer = Offer {
-        kind: generator,
+        kind: generator.clone(),
         interface: lab.cluster.plan().port(TESTED).generator_interface,
         frame: contender.frame(lab, settings)?,
         // More than any generator sends before it is stopped.

@@ -59,8 +59,8 @@ pub struct Options {
     /// Only contenders whose name holds one of these texts, separated by commas.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// What sends.
-    #[arg(long, value_enum, default_value_t = Kind::Live)]
+    /// What sends: live, xsk, pktgen, or pcap:FILE.
+    #[arg(long, default_value_t = Kind::Live)]
     generator: Kind,
     /// Where to write peers.json.
     #[arg(long, value_name = "DIR", default_value = "target/bench")]
@@ -90,11 +90,11 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<()> {
     let environment = Environment::take();
     let settings = settings(options.size, environment.cores);
     if let Some(reason) = options.generator.absence() {
-        bail!("generator {}: {reason}", options.generator.name());
+        bail!("generator {}: {reason}", options.generator);
     }
-    for kind in Kind::ALL {
+    for kind in Kind::PLAIN {
         if let Some(reason) = kind.absence() {
-            eprintln!("generator {} is not used: {reason}", kind.name());
+            eprintln!("generator {kind} is not used: {reason}");
         }
     }
     let _favoured = Favoured::take();
@@ -167,7 +167,7 @@ fn run_round(
     interrupt: &Interrupt,
 ) -> Result<()> {
     let count = entries.len();
-    let measure = (options.generator, Duration::from_secs_f64(options.window));
+    let measure = (&options.generator, Duration::from_secs_f64(options.window));
     for turn in 0..count {
         let entry = &mut entries[(turn + round as usize) % count];
         // What never worked is not tried again.

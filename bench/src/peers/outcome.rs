@@ -81,7 +81,7 @@ pub struct Outcome {
     /// How XDP was attached and sockets were bound.
     pub mode: &'static str,
     /// What sent.
-    pub generator: &'static str,
+    pub generator: String,
     /// What it delivers on this path to a program that only drops, frames per second: no contender can be faster.
     pub generator_ceiling: Option<Spread>,
     /// Generators this machine does not have.
@@ -107,15 +107,15 @@ pub struct Outcome {
 impl Outcome {
     /// Puts the measurements together.
     pub fn new(environment: Environment, options: &Options, settings: &Settings, entries: &[Entry]) -> Self {
-        let absent = |kind: Kind| Some(Absent { name: kind.name().to_owned(), reason: kind.absence()? });
+        let absent = |kind: Kind| Some(Absent { name: kind.to_string(), reason: kind.absence()? });
         Self {
             schema: SCHEMA,
             environment,
             path: "two veth pairs between three network namespaces, one queue each",
             mode: "native XDP; AF_XDP in copy mode, the only one a veth has",
-            generator: options.generator.name(),
+            generator: options.generator.to_string(),
             generator_ceiling: find(entries, &Contender::Drop).and_then(|entry| Spread::of(rates(entry).flatten())),
-            absent_generators: Kind::ALL.into_iter().filter_map(absent).collect(),
+            absent_generators: Kind::PLAIN.into_iter().filter_map(absent).collect(),
             frame_bytes: settings.size,
             generator_cpu: settings.generator_cpu,
             tested_cpu: settings.cpu,

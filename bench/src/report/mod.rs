@@ -5,9 +5,13 @@
 //! |---|---|
 //! | `read` | the files of a directory, as far as they are there |
 //! | `page` | the page: one section per benchmark |
+//! | `interconnect` | the section of what the transports between nodes cost |
 //! | `curves` | the numbers of a file as lines of a chart |
+//! | `bars` | the numbers of a file as bars |
 
+mod bars;
 mod curves;
+mod interconnect;
 mod page;
 mod read;
 

@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use anyhow::Result;
 use serde_json::Value;
 
+use super::bars::{self, Bar};
 use super::curves::{self, number};
+use super::interconnect;
 use super::read::Results;
-use crate::demo::svg::{Anchor, Style, Svg};
 use crate::peers::Spread;
 use crate::sim::matrix::chart::{self, Axis, Line, Scale};
 
@@ -21,12 +22,6 @@ const BEFORE_PEN: usize = 5;
 
 /// Room for the names of contenders, pixels.
 const LEGEND: i32 = 280;
-
-/// Ink, secondary ink, bars of now and of before.
-const INK: &str = "#222222";
-const PALE: &str = "#666666";
-const NOW_BAR: &str = "#d55e00";
-const BEFORE_BAR: &str = "#4f9fcf";
 
 /// The page.
 ///
@@ -46,6 +41,7 @@ pub fn html(now: &Results, before: Option<&Results>) -> Result<String> {
     page.push_str(&throughput(now, before));
     page.push_str(&latency(now, before)?);
     page.push_str(&peers(now, before));
+    page.push_str(&interconnect::section(now, before));
     page.push_str(&loss(now, before)?);
     page.push_str(&burst(now, before));
     page.push_str(&soak(now, before)?);
@@ -55,12 +51,13 @@ pub fn html(now: &Results, before: Option<&Results>) -> Result<String> {
     Ok(page)
 }
 
-fn escape(text: &str) -> String {
+/// The text where HTML would read marks.
+pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// A table; the first cell of each row is a name.
-fn table(heads: &[&str], rows: &[Vec<String>]) -> String {
+pub fn table(heads: &[&str], rows: &[Vec<String>]) -> String {
     let line = |mark: &str, cells: &mut dyn Iterator<Item = &str>| {
         let cells = cells.map(|cell| format!("<{mark}>{}</{mark}>", escape(cell))).collect::<String>();
         format!("<tr>{cells}</tr>\n")
@@ -86,21 +83,16 @@ fn figure(title: &str, x: (&'static str, Scale), y: (&'static str, Scale), lines
 }
 
 /// Now and, if there is one, before: with what each is marked by and where its pens begin.
-fn both<'a>(now: &'a Results, before: Option<&'a Results>) -> impl Iterator<Item = (&'a Results, &'static str, usize)> {
+pub fn both<'a>(
+    now: &'a Results,
+    before: Option<&'a Results>,
+) -> impl Iterator<Item = (&'a Results, &'static str, usize)> {
     std::iter::once((now, "", 0)).chain(before.map(|before| (before, BEFORE, BEFORE_PEN)))
 }
 
 /// A rate in Mpps, or a dash.
 fn mpps(value: &Value) -> String {
     value.as_f64().map_or_else(|| "–".to_owned(), |rate| format!("{:.3}", rate / 1e6))
-}
-
-/// A bound of a search for one contender and goal.
-struct Bound {
-    name: String,
-    lower: f64,
-    upper: f64,
-    is_before: bool,
 }
 
 fn throughput(now: &Results, before: Option<&Results>) -> String {
@@ -114,9 +106,10 @@ fn throughput(now: &Results, before: Option<&Results>) -> String {
                 let goal = found["goal"]["name"].as_str().unwrap_or("?");
                 let cells = ["lower", "upper", "conditional_throughput"].map(|field| mpps(&found[field]));
                 rows.push([vec![format!("{name}{mark}"), goal.to_owned()], cells.to_vec()].concat());
-                let lower = number(found, "lower");
-                let upper = found["upper"].as_f64().unwrap_or(lower);
-                bounds.push(Bound { name: format!("{name}, {goal}"), lower, upper, is_before: !mark.is_empty() });
+                let lower = number(found, "lower") / 1e6;
+                let upper = found["upper"].as_f64().map_or(lower, |upper| upper / 1e6);
+                let name = format!("{name}, {goal}");
+                bounds.push(Bar { name, value: lower, span: (lower, upper), is_before: !mark.is_empty() });
             }
         }
     }
@@ -126,38 +119,11 @@ fn throughput(now: &Results, before: Option<&Results>) -> String {
     let note =
         "The lower bound was carried, the upper one was not; conditional: what was forwarded at the lower bound. Mpps.";
     let heads = ["contender", "goal", "lower", "upper", "conditional"];
-    format!("<h2>Throughput</h2>\n<p class=\"note\">{note}</p>\n{}{}", bars(&bounds), table(&heads, &rows))
-}
-
-/// A bar to each lower bound, and a line on to the upper one; those of before below those of now.
-fn bars(bounds: &[Bound]) -> String {
-    const LEFT: f64 = 250.0;
-    const WIDTH: f64 = 480.0;
-    const STEP: f64 = 20.0;
-    let most = bounds.iter().map(|bound| bound.upper).fold(1.0, f64::max);
-    let mut svg = Svg::new(LEFT + WIDTH + 90.0, STEP * bounds.len() as f64 + 16.0);
-    let text = |anchor, color| Style { size: 12.0, color, bold: false, anchor };
-    let mut names: Vec<&str> = Vec::new();
-    for bound in bounds {
-        if !names.contains(&bound.name.as_str()) {
-            names.push(&bound.name);
-        }
-    }
-    let mut top = 8.0;
-    for name in names {
-        for bound in bounds.iter().filter(|bound| bound.name == name) {
-            let (end, middle) = (bound.lower / most * WIDTH, top + STEP / 2.0);
-            let (color, ink) = if bound.is_before { (BEFORE_BAR, PALE) } else { (NOW_BAR, INK) };
-            svg.bar((LEFT, top + 3.0), end, STEP - 6.0, color);
-            svg.line((LEFT + end, middle), (LEFT + bound.upper / most * WIDTH, middle), ink, 1.5);
-            let label = if bound.is_before { "before" } else { name };
-            svg.text((LEFT - 8.0, middle + 4.0), label, text(Anchor::End, ink));
-            let value = format!("{:.3}", bound.lower / 1e6);
-            svg.text((LEFT + bound.upper / most * WIDTH + 6.0, middle + 4.0), &value, text(Anchor::Start, ink));
-            top += STEP;
-        }
-    }
-    format!("<figure>\n{}</figure>\n", svg.finish("Throughput bounds, Mpps"))
+    format!(
+        "<h2>Throughput</h2>\n<p class=\"note\">{note}</p>\n{}{}",
+        bars::draw("Throughput bounds, Mpps", &bounds, 3),
+        table(&heads, &rows)
+    )
 }
 
 fn latency(now: &Results, before: Option<&Results>) -> Result<String> {

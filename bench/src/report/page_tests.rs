@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::traffic::Distribution;
-use crate::{latency, throughput, trials};
+use crate::{interconnect, latency, throughput, trials};
 
 fn environment() -> Value {
     json!({"cpu": "<cpu>", "cores": 2, "kernel": "6.18", "version": "1"})
@@ -13,6 +13,24 @@ fn environment() -> Value {
 fn lines(benchmark: &str, values: &[Value]) -> String {
     let head = json!({"schema": trials::SCHEMA, "benchmark": benchmark, "environment": environment()});
     std::iter::once(&head).chain(values).map(|value| format!("{value}\n")).collect()
+}
+
+fn transports() -> Value {
+    let spread = |median: f64| json!({"min": median / 2.0, "median": median, "max": median * 2.0, "count": 5});
+    let trip = |transport: &str, p50_us: f64, ratio: Value| {
+        json!({"waiting": "spinning", "frame_bytes": 74, "place": "there", "transport": transport, "p50_us": spread(p50_us),
+               "p99_us": spread(40.0), "p999_us": spread(80.0), "udp_through_this": ratio, "lost": 7,
+               "computed_there": spread(1.0), "others": spread(0.1)})
+    };
+    let flood = |transport: &str, rate: f64| {
+        json!({"transport": transport, "rate": spread(rate), "rate_to_udp": null, "cpu_ns": spread(300.0),
+               "threads_ns": spread(0.0), "cpu_to_udp": null, "others": spread(0.1)})
+    };
+    json!({"schema": interconnect::SCHEMA, "environment": environment(), "enough_rounds": false,
+           "round_trips": [trip("xsk", 16.0, spread(1.75)), trip("udp", 28.0, Value::Null)],
+           "floods": [flood("xdp", 2e6), flood("udp", 4e5)],
+           "goals": [{"name": "CPU < half", "wanted": 0.25, "found": 0.1, "met": true}],
+           "failures": ["round 1: xsk: no answer"]})
 }
 
 fn results(name: &str) -> Results {
@@ -36,6 +54,7 @@ fn results(name: &str) -> Results {
             "latency.json",
             json!({"schema": latency::SCHEMA, "environment": environment(), "levels": [level]}).to_string(),
         ),
+        ("interconnect.json", transports().to_string()),
         ("loss.jsonl", lines("loss", &[10, 20].map(|load| json!({"contender": "x", "load": load, "loss_ratio": 0.5})))),
         ("burst.jsonl", lines("burst", &[json!({"contender": "x", "longest": [9], "mean_frames": 9.0})])),
         (
@@ -67,7 +86,7 @@ fn results(name: &str) -> Results {
 #[test]
 fn every_benchmark_has_its_section_and_nothing_comes_from_elsewhere() {
     let page = html(&results("alone"), None).unwrap();
-    for title in ["Throughput", "Latency", "Loss", "Bursts", "Soak", "Scale", "Reload"] {
+    for title in ["Throughput", "Latency", "Interconnect", "Loss", "Bursts", "Soak", "Scale", "Reload"] {
         assert!(page.contains(&format!("<h2>{title}</h2>")), "{title}");
     }
     assert!(page.contains("50 %, 3 lost"), "loss stands beside the histogram");
@@ -81,6 +100,19 @@ fn every_benchmark_has_its_section_and_nothing_comes_from_elsewhere() {
 fn what_is_compared_with_is_marked() {
     let page = html(&results("now"), Some(&results("before"))).unwrap();
     assert!(page.contains("restart, before") && page.contains("compared with: &lt;cpu&gt;"));
+}
+
+#[test]
+fn transports_have_their_bars_ratios_goals_and_failures() {
+    let page = html(&results("transports"), Some(&results("transports-before"))).unwrap();
+    for title in ["Median round trip, µs", "One way under overload, Mpps", "CPU time per frame, ns"] {
+        assert!(page.contains(&format!("<title>{title}</title>")), "{title}");
+    }
+    // The median and the ends of p50, the ratio, and a dash where there is none.
+    assert!(page.contains("<td>16.0 (8.0 to 32.0)</td>") && page.contains("<td>1.75 (0.88 to 3.50)</td>"));
+    assert!(page.contains("<td>2.000 (1.000 to 4.000)</td><td>–</td>"));
+    assert!(page.contains("CPU &lt; half 0.25: found 0.10, met") && page.contains("failed: round 1: xsk: no answer"));
+    assert!(page.contains("this proves nothing") && page.contains("spinning, 74 bytes at node 2, before"));
 }
 
 #[test]

@@ -8,13 +8,14 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::{latency, peers, throughput, trials};
+use crate::{interconnect, latency, peers, throughput, trials};
 
 /// Files that make a page. Those that end in `l` hold a value per line.
-pub const FILES: [&str; 8] = [
+pub const FILES: [&str; 9] = [
     "throughput.json",
     "latency.json",
     "peers.json",
+    "interconnect.json",
     "loss.jsonl",
     "burst.jsonl",
     "soak.jsonl",
@@ -23,10 +24,11 @@ pub const FILES: [&str; 8] = [
 ];
 
 /// The format that each must have.
-const SCHEMAS: [&str; 8] = [
+const SCHEMAS: [&str; 9] = [
     throughput::SCHEMA,
     latency::SCHEMA,
     peers::SCHEMA,
+    interconnect::SCHEMA,
     trials::SCHEMA,
     trials::SCHEMA,
     trials::SCHEMA,

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`scenario`] | what is simulated: cluster, traffic, interconnect, reports, failures |
 //! | [`workload`], [`ingress`], [`trace`] | service times; times and places of arrival; the packets of a run, by seed |
-//! | [`capture`], [`recording`] | a capture file; its active packets as the traffic of a run |
+//! | [`recording`] | the active packets of a capture as the traffic of a run |
 //! | [`engine`] | one event after the other: the way of a packet, failures |
 //! | [`pull`] | idle workers that ask for work, probes |
 //! | [`events`], [`frames`] | future events; packets and frames that exist |
@@ -26,7 +26,6 @@
 //! whatever else is on the wire), and the CPU time of results, which the receiving XDP program passes on.
 
 pub mod bounds;
-pub mod capture;
 pub mod comparison;
 pub mod control;
 pub mod definition;

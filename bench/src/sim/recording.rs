@@ -15,8 +15,8 @@ use dataplane_common::packet::Packet as _;
 use dataplane_common::wire::anep::UDP_PORT;
 use dataplane_user::functions::Builtin;
 
-use super::capture::{self, Captured};
 use super::workload::Work;
+use crate::capture::{self, Captured};
 
 /// Offset of the destination in an IP header and its length in words of 4 bytes: IPv4, IPv6.
 const DESTINATIONS: [(usize, usize); 2] = [(16, 1), (24, 4)];

@@ -30,7 +30,7 @@ pub struct Tested<'a> {
     /// What it is told.
     pub settings: &'a Settings,
     /// What sends.
-    pub generator: Kind,
+    pub generator: &'a Kind,
     /// Ends it all.
     pub interrupt: &'a Interrupt,
 }
@@ -42,7 +42,7 @@ pub struct Path<'a> {
     running: &'a dyn Running,
     frame: Vec<u8>,
     cpu: usize,
-    generator: Kind,
+    generator: &'a Kind,
     interrupt: &'a Interrupt,
     /// What disturbed the last trial.
     pub noise: Noise,
@@ -103,7 +103,7 @@ impl Path<'_> {
     /// The generator fails, frames go on arriving, or this process was interrupted.
     pub fn offer(&mut self, count: u32, rate: Option<f64>, patience: Duration) -> Result<(u64, u64)> {
         let offer = Offer {
-            kind: self.generator,
+            kind: self.generator.clone(),
             interface: self.lab.cluster.plan().port(TESTED).generator_interface,
             frame: self.frame.clone(),
             count,

@@ -90,8 +90,8 @@ pub struct Options {
         default_value = "devmap redirect,dataplane redirect,by hand answer,dataplane answer"
     )]
     only: Vec<String>,
-    /// What sends.
-    #[arg(long, value_enum, default_value_t = Kind::Live)]
+    /// What sends: live, xsk, pktgen, or pcap:FILE.
+    #[arg(long, default_value_t = Kind::Live)]
     generator: Kind,
     /// Where to write throughput.json and trials.jsonl.
     #[arg(long, value_name = "DIR", default_value = "target/bench")]
@@ -121,7 +121,7 @@ pub struct Outcome {
     /// Goals and durations.
     pub goals: Vec<Goal>,
     /// What sent.
-    pub generator: &'static str,
+    pub generator: String,
     /// What it delivers on this path to a program that only drops, frames per second.
     pub generator_ceiling: f64,
     /// Nominal size of the frames, bytes.
@@ -147,7 +147,7 @@ struct Line<'a> {
 pub fn run(options: &Options, interrupt: &Interrupt) -> Result<()> {
     let chosen = chosen(&options.policies, &options.only)?;
     if let Some(reason) = options.generator.absence() {
-        bail!("generator {}: {reason}", options.generator.name());
+        bail!("generator {}: {reason}", options.generator);
     }
     for cluster in topology::remove_stale(Path::new(BPFFS))? {
         eprintln!("removed {cluster}, left by a run that was killed");
@@ -157,8 +157,8 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<()> {
     let _favoured = Favoured::take();
     let mut lab = Lab::build(peers::own_program()?)?;
     let ceiling =
-        measure::run(&mut lab, &Contender::Drop, &settings, (options.generator, CEILING_WINDOW), interrupt)?.rate;
-    eprintln!("generator {}: {:.3} Mpps on this path, all dropped", options.generator.name(), ceiling / 1e6);
+        measure::run(&mut lab, &Contender::Drop, &settings, (&options.generator, CEILING_WINDOW), interrupt)?.rate;
+    eprintln!("generator {}: {:.3} Mpps on this path, all dropped", options.generator, ceiling / 1e6);
     let limits = Limits { min_load: MIN_LOAD, max_load: ceiling as u64, trials_s: options.preset.limit_s() };
     let goals = options.preset.goals();
     fs::create_dir_all(&options.out).with_context(|| format!("cannot create {}", options.out.display()))?;
@@ -171,7 +171,7 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<()> {
             lab: &mut lab,
             contender: &contender,
             settings: &settings,
-            generator: options.generator,
+            generator: &options.generator,
             interrupt,
         };
         let result = search_one(tested, &name, &goals, limits, &mut log);
@@ -184,7 +184,7 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<()> {
         schema: SCHEMA,
         environment,
         goals,
-        generator: options.generator.name(),
+        generator: options.generator.to_string(),
         generator_ceiling: ceiling,
         frame_bytes: options.size,
         contenders,

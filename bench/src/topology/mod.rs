@@ -34,7 +34,7 @@ use anyhow::{Context, Result, bail};
 pub use self::leftovers::{Found, find, remove_stale};
 pub use self::plan::{
     Host, LinkEnd, MAX_NODES, Mac, NodeSettings, PORT_INTERFACE, Plan, PortPlan, Purpose, Scheduling, Shape,
-    format_duration, format_mac, pins,
+    format_duration, format_mac, parse_mac, pins,
 };
 pub use self::process::NodeProcess;
 use crate::chaos::{self, Cable, Chaos, Direction, Place, Tally};

@@ -516,6 +516,17 @@ pub fn format_mac(mac: Mac) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
+/// The MAC address that a text says: six pairs of hexadecimal digits with colons between them.
+///
+/// # Errors
+/// It says none; the error is for people.
+pub fn parse_mac(text: &str) -> Result<Mac, String> {
+    let pair = |digits: &str| u8::from_str_radix(digits, 16).ok().filter(|_| digits.len() == 2);
+    let bytes = text.split(':').map(pair).collect::<Option<Vec<_>>>();
+    let mac = bytes.and_then(|bytes| Mac::try_from(bytes).ok());
+    mac.ok_or_else(|| format!("{text} is no MAC address: six pairs of hexadecimal digits with colons between them"))
+}
+
 /// A duration with the largest unit in which it is a whole number.
 pub fn format_duration(duration: Duration) -> String {
     let ns = duration.as_nanos();

@@ -32,8 +32,8 @@ pub struct PathOptions {
         default_value = "devmap redirect,dataplane redirect,by hand answer,dataplane answer"
     )]
     pub only: Vec<String>,
-    /// What sends.
-    #[arg(long, value_enum, default_value_t = Kind::Live)]
+    /// What sends: live, xsk, pktgen, or pcap:FILE.
+    #[arg(long, default_value_t = Kind::Live)]
     pub generator: Kind,
     /// Where to write the trials.
     #[arg(long, value_name = "DIR", default_value = "target/bench")]
@@ -63,9 +63,9 @@ impl Bench {
     /// An option makes no sense, the generator is absent, or the lab cannot be built.
     pub fn build(options: &PathOptions, interrupt: &Interrupt) -> Result<Self> {
         let contenders = chosen(&options.policies, &options.only)?;
-        let generator = options.generator;
+        let generator = options.generator.clone();
         if let Some(reason) = generator.absence() {
-            bail!("generator {}: {reason}", generator.name());
+            bail!("generator {generator}: {reason}");
         }
         for cluster in topology::remove_stale(Path::new(BPFFS))? {
             eprintln!("removed {cluster}, left by a run that was killed");
@@ -73,9 +73,9 @@ impl Bench {
         let environment = Environment::take();
         let settings = peers::settings(options.size, environment.cores);
         let mut lab = Lab::build(peers::own_program()?)?;
-        let sample = measure::run(&mut lab, &Contender::Drop, &settings, (generator, CEILING_WINDOW), interrupt)?;
+        let sample = measure::run(&mut lab, &Contender::Drop, &settings, (&generator, CEILING_WINDOW), interrupt)?;
         let ceiling = sample.rate;
-        eprintln!("generator {}: {:.3} Mpps on this path, all dropped", generator.name(), ceiling / 1e6);
+        eprintln!("generator {generator}: {:.3} Mpps on this path, all dropped", ceiling / 1e6);
         Ok(Self { lab, environment, settings, contenders, ceiling, generator })
     }
 
@@ -90,7 +90,7 @@ impl Bench {
         test: impl FnOnce(&mut device::Path<'_>) -> Result<T>,
     ) -> Result<Option<T>> {
         let settings = &self.settings;
-        let tested = Tested { lab: &mut self.lab, contender, settings, generator: self.generator, interrupt };
+        let tested = Tested { lab: &mut self.lab, contender, settings, generator: &self.generator, interrupt };
         let outcome = tested.run(test);
         interrupt.check()?;
         match outcome {

@@ -78,8 +78,8 @@ pub struct Options {
     /// Nominal size of the frames, bytes, frame check sequence included.
     #[arg(long, default_value_t = 64)]
     size: usize,
-    /// What sends.
-    #[arg(long, value_enum, default_value_t = Kind::Live)]
+    /// What sends: live, xsk, pktgen, or pcap:FILE.
+    #[arg(long, default_value_t = Kind::Live)]
     generator: Kind,
     /// Where to write reload.jsonl.
     #[arg(long, value_name = "DIR", default_value = "target/bench")]
@@ -109,7 +109,7 @@ struct Line {
 pub fn run(options: &Options, interrupt: &Interrupt) -> Result<()> {
     ensure!((100.0..=1e7).contains(&options.rate), "--rate {}: 100 to 10 million", options.rate);
     if let Some(reason) = options.generator.absence() {
-        bail!("generator {}: {reason}", options.generator.name());
+        bail!("generator {}: {reason}", options.generator);
     }
     for cluster in topology::remove_stale(BPFFS.as_ref())? {
         eprintln!("removed {cluster}, left by a run that was killed");
@@ -148,7 +148,7 @@ fn measure(
     let contender = Contender::ProductAnswer(POLICY.to_owned());
     let traffic = if way == Way::None { 2 * MARGIN } else { 2 * MARGIN + LONGEST };
     let offer = Offer {
-        kind: options.generator,
+        kind: options.generator.clone(),
         interface: lab.cluster.plan().port(TESTED).generator_interface,
         frame: contender.frame(lab, &settings)?,
         count: (options.rate * traffic.as_secs_f64()).min(f64::from(i32::MAX)) as u32,

@@ -1,7 +1,7 @@
 use super::*;
 
-/// A pcap file: its header and its frames, each with seconds and parts of one.
-fn pcap(magic: u32, link: u32, frames: &[(u32, u32, &[u8])]) -> Vec<u8> {
+/// A pcap file: its header and its frames, each with seconds and parts of one, of which so many bytes were not kept.
+pub fn pcap(magic: u32, link: u32, frames: &[(u32, u32, &[u8])], not_kept: u32) -> Vec<u8> {
     let mut file = Vec::new();
     file.extend(magic.to_le_bytes());
     file.extend([2, 0, 4, 0]);
@@ -12,7 +12,7 @@ fn pcap(magic: u32, link: u32, frames: &[(u32, u32, &[u8])]) -> Vec<u8> {
         file.extend(seconds.to_le_bytes());
         file.extend(parts.to_le_bytes());
         file.extend((bytes.len() as u32).to_le_bytes());
-        file.extend((bytes.len() as u32 + 2).to_le_bytes());
+        file.extend((bytes.len() as u32 + not_kept).to_le_bytes());
         file.extend(*bytes);
     }
     file
@@ -56,7 +56,7 @@ fn error(file: &[u8]) -> String {
 
 #[test]
 fn pcap_counts_in_micro_or_nanoseconds() {
-    let file = |magic| pcap(magic, 1, &[(1, 500, b"abc"), (2, 0, b"d")]);
+    let file = |magic| pcap(magic, 1, &[(1, 500, b"abc"), (2, 0, b"d")], 2);
     let (found, interfaces) = frames(&file(0xa1b2_c3d4)).unwrap();
     let first = (1_000_500_000, 0, b"abc".to_vec(), 5);
     assert_eq!((&found[0], found[1].0, interfaces), (&first, 2_000_000_000, 1));
@@ -84,11 +84,11 @@ fn pcapng_has_a_clock_for_each_interface() {
 fn what_is_wrong_with_a_file_is_said() {
     assert_eq!(error(b""), "the file is empty");
     assert_eq!(error(&[7; 100]), "the file is neither pcap nor pcapng");
-    let whole = pcap(0xa1b2_c3d4, 1, &[(1, 0, b"abc"), (2, 0, b"def")]);
+    let whole = pcap(0xa1b2_c3d4, 1, &[(1, 0, b"abc"), (2, 0, b"def")], 2);
     let cut = error(&whole[..whole.len() - 1]);
     assert_eq!(cut, "the file ends in the middle of a block: it was cut short, behind 1 whole frames");
     let wireless = "frames of link type 105: only Ethernet (1) can be read";
-    assert_eq!(error(&pcap(0xa1b2_c3d4, 105, &[])), wireless);
+    assert_eq!(error(&pcap(0xa1b2_c3d4, 105, &[], 2)), wireless);
     assert_eq!(error(&[section(), interface(105, 6)].concat()), wireless);
     let unknown = [section(), packet(3, 1, *b"abcd")].concat();
     assert_eq!(error(&unknown), "frame 1 names an interface that the file does not describe");
@@ -106,7 +106,7 @@ fn a_missing_file_is_named() {
 proptest::proptest! {
     #[test]
     fn nothing_panics(mut bytes in proptest::collection::vec(0u8..=255, 0..400), at: usize, is_pcap: bool) {
-        let mut file = if is_pcap { pcap(0xa1b2_c3d4, 1, &[(1, 0, &bytes)]) } else { [section(), interface(1, 6)].concat() };
+        let mut file = if is_pcap { pcap(0xa1b2_c3d4, 1, &[(1, 0, &bytes)], 2) } else { [section(), interface(1, 6)].concat() };
         let at = at % file.len();
         file[at] ^= 1;
         file.append(&mut bytes);

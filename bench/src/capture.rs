@@ -160,4 +160,4 @@ fn is_ethernet(link: Linktype) -> Result<()> {
 
 #[cfg(test)]
 #[path = "capture_tests.rs"]
-mod tests;
+pub(crate) mod tests;
