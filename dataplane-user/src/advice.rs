@@ -122,7 +122,39 @@ fn needs(what: &str, capability: &str) -> Advice {
     )
 }
 
+/// The oldest series of kernels on which the programs are known to load.
+const OLDEST_KERNEL: (u32, u32) = (6, 12);
+
+/// What a refusal by the verifier means on the kernel of this release, if that is an older one than the oldest.
+fn too_old(release: &str) -> Option<Advice> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else { return None };
+    let (oldest_major, oldest_minor) = OLDEST_KERNEL;
+    ((major, minor) < OLDEST_KERNEL).then(|| {
+        Advice::new(
+            format!(
+                "this kernel is {release}; the programs need {oldest_major}.{oldest_minor}: older verifiers follow more of their \
+                 paths, and before 6.9 they count more stack for each call than there is"
+            ),
+            format!(
+                "boot Linux {oldest_major}.{oldest_minor} or newer (Debian 12 has it in its backports: \
+                 `apt install -t bookworm-backports linux-image-amd64`)"
+            ),
+        )
+    })
+}
+
+/// The release of the running kernel; empty where /proc does not say it.
+fn kernel_release() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/osrelease").map(|text| text.trim().to_owned()).unwrap_or_default()
+}
+
 fn load_object(errno: i32) -> Option<Advice> {
+    if matches!(errno, libc::EACCES | libc::E2BIG | libc::EINVAL)
+        && let Some(advice) = too_old(&kernel_release())
+    {
+        return Some(advice);
+    }
     Some(match errno {
         libc::EPERM => needs("loading an XDP program", "CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN"),
         libc::EACCES => Advice::new(
@@ -434,6 +466,17 @@ fn other(operation: Operation, errno: i32) -> Advice {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_kernel_that_is_too_old_is_named_and_another_one_is_not_blamed() {
+        for old in ["6.1.0-50-amd64", "5.15.0", "6.11.9"] {
+            let advice = too_old(old).unwrap();
+            assert!(advice.why.contains(old) && advice.todo.contains("Linux 6.12 or newer"), "{advice:?}");
+        }
+        for other in ["6.12.117+deb13-amd64", "7.3.4", "6.18-rc1", "", "linux"] {
+            assert_eq!(too_old(other), None, "{other}");
+        }
+    }
 
     const CONTEXT: Context<'static> = Context {
         interface: Some("eth7"),
