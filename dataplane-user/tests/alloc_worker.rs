@@ -5,7 +5,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -15,32 +15,30 @@ use std::time::Duration;
 use std::mem::offset_of;
 
 use dataplane_common::classify::Rules;
-use dataplane_common::held::PLACES;
 use dataplane_common::maps::{
-    FLOW_SLOTS, FUNCTION_LOSSLESS, FUNCTION_WORKER, FunctionRow, LoadRow, MAX_WORKERS, Params, SignalsRow, WorkerRow,
-    function_slot,
+    FUNCTION_LOSSLESS, FUNCTION_WORKER, FunctionRow, LoadRow, Params, SignalsRow, WorkerRow, function_slot,
 };
 use dataplane_common::meta::{METADATA_BYTES, Metadata, Origin};
-use dataplane_common::plan::{SLOTS, TABLES};
 use dataplane_common::policy::PolicyKind;
-use dataplane_common::reason::{REASON_STRIDE, Reason, Stage};
-use dataplane_common::seal::KEY_ROWS;
+use dataplane_common::reason::{Reason, Stage};
 use dataplane_common::tuning::{CLASS, FIFO, SHORTEST, Tuning};
 use dataplane_common::wire::link::NO_FLOW;
 use dataplane_user::functions::Builtin;
-use dataplane_user::maps::{MapValue, MappedArray, Tables};
+use dataplane_user::maps::Tables;
 use dataplane_user::port::{Losses, Port};
 use dataplane_user::process::Checks;
-use dataplane_user::samples::{Exchange, FunctionSamples, Samples};
+use dataplane_user::samples::Exchange;
 use dataplane_user::ways::{Way, Ways};
 use dataplane_user::worker::{InterfaceKind, Settings, Worker};
 use dataplane_user::xsk::{Batch, Umem, UmemConfig};
 use frames::{Carrier, Interconnect, Packet, with};
-use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use memory::{samples, tables};
 
 #[path = "support/frames.rs"]
 #[allow(dead_code, reason = "shared with tests that use other parts of it")]
 mod frames;
+#[path = "support/memory.rs"]
+mod memory;
 
 thread_local! {
     static CALLS: Cell<u64> = const { Cell::new(0) };
@@ -175,36 +173,6 @@ impl Port for Loop {
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
-}
-
-fn anonymous<T: MapValue>(entries: u32) -> MappedArray<T> {
-    let fd = memfd_create("map", MemfdFlags::CLOEXEC).expect("memfd");
-    ftruncate(&fd, u64::from(entries) * size_of::<T>() as u64).expect("ftruncate");
-    MappedArray::map(fd.as_fd(), entries).expect("mmap")
-}
-
-fn tables(functions: u32) -> Tables {
-    let per_worker = MAX_WORKERS as u32;
-    Tables {
-        load: anonymous(4),
-        workers: anonymous(1),
-        queues: anonymous(2 * per_worker),
-        functions: anonymous(functions * per_worker),
-        counts: anonymous(REASON_STRIDE as u32),
-        meta: anonymous(1),
-        reloads: anonymous(1),
-        slots: anonymous(SLOTS * TABLES),
-        flows: anonymous(FLOW_SLOTS as u32),
-        held: anonymous(PLACES),
-        signals: anonymous(1),
-        roster: anonymous(4),
-        keys: anonymous(KEY_ROWS as u32),
-        seals: anonymous(4),
-    }
-}
-
-fn samples() -> Samples {
-    Builtin::ALL.iter().map(|_| FunctionSamples::new().expect("constant bounds")).collect()
 }
 
 /// Frames of every function, good and bad, with metadata that runs ahead of itself as if frames were lost in between.

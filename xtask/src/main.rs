@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `setup`, `build`, `test`, `lint` | the developer's commands |
 //! | `load`, `unload`, `status`, `maps`, `demo`, `bench`, `report` | start a built program |
+//! | `instructions` | counts instructions under callgrind |
 //! | `vm` | the same on other kernels, in a virtual machine |
 //! | `object` | reads the eBPF object back and checks what the kernel and libbpf will ask of it |
 //! | `paths`, `privilege`, `sh` | where things are, how to become root, how commands are run |
@@ -14,6 +15,7 @@
 mod bench;
 mod build;
 mod demo;
+mod instructions;
 mod lint;
 mod load;
 mod maps;
@@ -63,8 +65,8 @@ enum Command {
     Maps(maps::Options),
     /// Run the demonstration: a cluster in network namespaces, all arguments passed through.
     Demo(demo::Options),
-    /// Run a benchmark: peers, throughput, latency, loss, burst, soak, scale, reload, faults, interconnect, validate, pktgen;
-    /// all arguments passed through.
+    /// Run a benchmark: peers, throughput, latency, loss, burst, soak, scale, reload, faults, interconnect, validate, pktgen,
+    /// instructions; all arguments passed through.
     Bench(bench::Options),
     /// Make one HTML page of the benchmarks' results in a directory; all arguments passed through.
     Report(report::Options),

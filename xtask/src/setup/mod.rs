@@ -73,6 +73,12 @@ pub fn ensure_guest(paths: &Paths) -> Result<()> {
     packages::ensure_guest()
 }
 
+/// Makes sure that valgrind is there.
+pub fn ensure_valgrind(paths: &Paths) -> Result<()> {
+    let _lock = lock(paths)?;
+    packages::ensure_valgrind()
+}
+
 /// Takes the lock that is held until the returned file is closed: one process at a time changes what others find.
 pub fn lock(paths: &Paths) -> Result<File> {
     let path = paths.target.join("xtask.lock");

@@ -54,20 +54,29 @@ const NEEDS: [Need; 15] = [
 ];
 
 /// What a virtual machine is made of; no scope includes it.
-const GUEST_NEEDS: [Need; 7] = [
+const GUEST_NEEDS: [Need; 8] = [
     need(Scope::Run, Probe::Program("qemu-system-x86_64"), "qemu-system-x86", "emulates the machine"),
     need(Scope::Run, Probe::Program("busybox"), "busybox-static", "first program of the guest"),
     need(Scope::Run, Probe::Program("depmod"), "kmod", "finds out what kernel modules depend on"),
     need(Scope::Run, Probe::Program("xz"), "xz-utils", "unpacks kernel modules"),
+    need(Scope::Run, Probe::Program("strip"), "binutils", "makes the guest's programs small"),
     need(Scope::Run, Probe::Program("unshare"), "util-linux", "gives the emulator a network namespace"),
     need(Scope::Run, Probe::Program("setpriv"), "util-linux", "ends the emulator with its maker"),
     need(Scope::Run, Probe::Program("ip"), "iproute2", "joins the guest's NICs"),
 ];
 
+/// What counts instructions; no scope includes it.
+const VALGRIND: Need = need(Scope::Run, Probe::Program("valgrind"), "valgrind", "counts instructions");
+
 /// Installs what `scope` needs and the machine lacks.
 pub fn ensure(scope: Scope) -> Result<()> {
     let needs = NEEDS.iter().filter(|need| need.scope <= scope).collect::<Vec<_>>();
     ensure_all(&needs)
+}
+
+/// Installs valgrind where it is missing.
+pub fn ensure_valgrind() -> Result<()> {
+    ensure_all(&[&VALGRIND])
 }
 
 /// Installs what a virtual machine needs and this one lacks.

@@ -93,6 +93,9 @@ pub struct Options {
     /// With --test: only tests whose name contains this.
     #[arg(long, conflicts_with_all = ["shell", "bench", "list"])]
     filter: Option<String>,
+    /// With --test: all tests, also in an emulated guest, where that takes hours.
+    #[arg(long, conflicts_with_all = ["shell", "bench", "list", "filter"])]
+    all: bool,
     /// Time after which the guest is killed, s.
     #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
     timeout: u64,
@@ -113,7 +116,7 @@ pub struct Options {
 impl Options {
     fn job(&self, emulated: bool) -> Job {
         match (self.test, self.bench) {
-            (true, _) => Job::Test(Choice { filter: self.filter.clone(), emulated }),
+            (true, _) => Job::Test(Choice { filter: self.filter.clone(), is_short: emulated && !self.all }),
             (false, Some(Benchmark::Pktgen)) => Job::Bench,
             (false, None) => Job::Shell,
         }
@@ -155,10 +158,12 @@ pub fn run(paths: &Paths, options: &Options) -> Result<ExitCode> {
         options.nic.name(),
         if taps { " on tap devices" } else { "" }
     );
-    if let Job::Test(choice) = &job {
-        for name in choice.left_out() {
-            println!("left out, takes too long in an emulated guest: {name} (--filter runs it)");
-        }
+    if let Job::Test(choice) = &job
+        && choice.is_short
+        && choice.filter.is_none()
+    {
+        println!("an emulated guest takes hours for all tests (--all, or --filter TEXT for others); chosen are:");
+        choice.names().iter().for_each(|name| println!("  {name}"));
     }
     let guest = machine.guest(&initrd.path, acceleration, job == Job::Shell);
     let mut command = emulator.command(&guest, taps);

@@ -31,7 +31,13 @@ fn exactly_one_job_is_asked_for() {
     assert_eq!(options("--kernel 6.12 --bench pktgen --nic igb").unwrap().job(true), Job::Bench);
     assert_eq!(options("--kernel 7.3 --shell").unwrap().job(true), Job::Shell);
     assert!(options("--list").is_ok());
-    for wrong in ["--kernel 6.12", "--test", "--kernel 6.12 --test --shell", "--kernel 6.12 --shell --filter x"] {
+    for wrong in [
+        "--kernel 6.12",
+        "--test",
+        "--kernel 6.12 --test --shell",
+        "--kernel 6.12 --shell --filter x",
+        "--kernel 6.12 --test --all --filter x",
+    ] {
         assert!(options(wrong).is_err(), "{wrong}");
     }
 }
