@@ -359,7 +359,7 @@ fn overload_one_of_three(order: Order) -> (Report, u64) {
     for node in cluster.plan().nodes() {
         // Nothing takes so long that a result is given up, unless others keep a node from running.
         let scheduling = Scheduling::RealTime;
-        let settings = NodeSettings { extra: order.sections(), scheduling, ..settings("ept-erl", node) };
+        let settings = NodeSettings { extra: order.sections(false), scheduling, ..settings("ept-erl", node) };
         cluster.start(node, &settings, &Interrupt::never()).unwrap();
     }
     cluster.wait_for_peers(&Interrupt::never()).unwrap();

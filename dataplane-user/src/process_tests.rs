@@ -233,7 +233,7 @@ fn a_result_option_must_hold_the_result() {
     assert_eq!(fits(none.clone().result(4), Builtin::Crc32), None);
     assert_eq!(fits(none.clone().result(28), Builtin::Sha256), Some(Reason::DropResultRoom));
     assert_eq!(fits(none.clone().result(32), Builtin::Sha256), None);
-    for function in [Builtin::Forward, Builtin::Spin, Builtin::Hold] {
+    for function in [Builtin::Forward, Builtin::Spin, Builtin::Hold, Builtin::SlowHold] {
         assert_eq!(fits(none.clone(), function), None, "{function:?} has no result");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use dataplane_user::functions::SLOWNESS;
 use serde::Serialize;
 
 use super::setup::Compute;
@@ -22,6 +23,8 @@ pub enum Pattern {
     Bursty,
     /// As mixed, nearly all packets at node 1, which cannot compute them alone.
     Skewed,
+    /// As mixed, and the last node computes at a quarter of the others' speed, which nobody tells any of them.
+    Slow,
 }
 
 /// Mean length of a burst: some tens of packets.
@@ -31,7 +34,7 @@ impl Pattern {
     /// How many of the packets are checksums, light and heavy, relative to each other.
     pub const fn weights(self) -> [f64; 3] {
         match self {
-            Self::Mixed | Self::Bursty | Self::Skewed => [0.1, 0.7, 0.2],
+            Self::Mixed | Self::Bursty | Self::Skewed | Self::Slow => [0.1, 0.7, 0.2],
             Self::Low => [0.1, 0.9, 0.0],
             Self::High => [0.0, 0.0, 1.0],
             Self::Half => [0.0, 0.5, 0.5],
@@ -64,10 +67,18 @@ impl Pattern {
         }
     }
 
-    /// Whether light packets have to be emulated like heavy ones: without those, they alone would take more CPU time than a
-    /// machine with fewer cores than nodes has.
-    pub const fn is_all_light(self) -> bool {
-        matches!(self, Self::Low)
+    /// Whether light packets have to be emulated where heavy ones are: without those, they alone would take more CPU time than
+    /// a machine with fewer cores than nodes has; and only what is emulated can be slow.
+    pub const fn holds_light(self) -> bool {
+        matches!(self, Self::Low | Self::Slow)
+    }
+
+    /// How many times as long as the other nodes the last one takes for a packet.
+    pub const fn slowness(self) -> u32 {
+        match self {
+            Self::Slow => SLOWNESS,
+            _ => 1,
+        }
     }
 }
 
@@ -79,7 +90,8 @@ mod tests {
     fn no_pattern_is_more_than_a_cluster_of_three_can_do() {
         for compute in [Compute::Real, Compute::Emulated] {
             for pattern in <Pattern as clap::ValueEnum>::value_variants() {
-                let load = pattern.load(compute) / pattern.share(3) / 3.0;
+                let speeds = 2.0 + 1.0 / f64::from(pattern.slowness());
+                let load = pattern.load(compute) / pattern.share(3) / speeds;
                 assert!((0.4..0.8).contains(&load), "{pattern:?}: {load}");
             }
         }

@@ -41,15 +41,19 @@ pub enum Order {
 }
 
 impl Order {
-    /// The functions of a node as its configuration has them.
-    pub fn sections(self) -> String {
-        let name = match self {
+    /// The functions of a node as its configuration has them. A node that `is_slow` takes its time for `hold`.
+    pub fn sections(self, is_slow: bool) -> String {
+        let order = match self {
             Self::Flow => "flow",
             Self::None => "none",
         };
-        let section =
-            |function: &Builtin| format!("[[function]]\nname = \"{}\"\norder = \"{name}\"\n", function.name());
-        Builtin::ALL.iter().map(section).collect::<Vec<_>>().join("\n")
+        let section = |function: &Builtin| {
+            let type_id = function.type_id();
+            let function = if is_slow && *function == Builtin::Hold { &Builtin::SlowHold } else { function };
+            format!("[[function]]\nname = \"{}\"\ntype_id = {type_id}\norder = \"{order}\"\n", function.name())
+        };
+        let known = Builtin::ALL.iter().filter(|function| !is_slow || **function != Builtin::SlowHold);
+        known.map(section).collect::<Vec<_>>().join("\n")
     }
 }
 
@@ -153,7 +157,7 @@ impl Setup {
     /// # Errors
     /// An option makes no sense.
     pub fn new(options: &Options, environment: &Environment) -> Result<Self> {
-        Self::of(options, environment, options.workload.is_all_light())
+        Self::of(options, environment, options.workload.holds_light())
     }
 
     /// As [`Self::new`]; where heavy packets are emulated, so are light ones with `holds_light`.
@@ -162,17 +166,22 @@ impl Setup {
     /// An option makes no sense.
     pub fn of(options: &Options, environment: &Environment, holds_light: bool) -> Result<Self> {
         let nodes = options.nodes;
-        let compute = options.compute.unwrap_or(match environment.cores > usize::from(nodes) {
+        let pattern = options.workload;
+        let is_slow = pattern.slowness() > 1;
+        let compute = options.compute.unwrap_or(match environment.cores > usize::from(nodes) && !is_slow {
             true => Compute::Real,
             false => Compute::Emulated,
         });
+        ensure!(
+            compute == Compute::Emulated || !is_slow,
+            "--compute real: a slow node is emulated; leave it out or choose another --workload"
+        );
         // What all transports are compared by must run over each of them.
         let in_workers = options.transport != "xdp" && !options.transports;
         let policies = policies(&options.policies, options.pull, in_workers)?;
         let (rounds, seconds) = (options.rounds(), options.seconds());
         ensure!(rounds > 0, "--rounds 0: nothing to do");
         ensure!(seconds > 0.0 && seconds.is_finite(), "--seconds {seconds}: not a duration");
-        let pattern = options.workload;
         let share = options.share.unwrap_or(pattern.share(nodes));
         ensure!((0.0..=1.0).contains(&share), "--share {share}: not between 0 and 1");
         let load = options.load.unwrap_or(pattern.load(compute));
@@ -228,8 +237,11 @@ impl Setup {
     pub fn send(&mut self, rate_per_s: f64) -> Result<()> {
         self.rate_per_s = rate_per_s;
         let workload = self.workload(0)?;
-        self.offered_loads = (0..usize::from(self.nodes)).map(|node| workload.nominal_load(node)).collect();
-        self.offered_load = workload.nominal_cluster_load();
+        let loads = (1..=self.nodes).zip(0..);
+        self.offered_loads =
+            loads.map(|(node, index)| workload.nominal_load(index) * f64::from(self.slowness(node))).collect();
+        let speeds = (1..=self.nodes).map(|node| 1.0 / f64::from(self.slowness(node))).sum::<f64>();
+        self.offered_load = workload.nominal_cluster_load() * f64::from(self.nodes) / speeds;
         Ok(())
     }
 
@@ -260,7 +272,7 @@ impl Setup {
             scheduling: self.scheduling,
             discipline: self.discipline.name().to_owned(),
             pull: self.pull,
-            extra: self.order.sections(),
+            extra: self.order.sections(self.slowness(node) > 1),
             transport: self.transport.clone(),
             ..NodeSettings::new(policy, self.cpus[usize::from(node) - 1])
         }
@@ -269,6 +281,11 @@ impl Setup {
     /// Bytes in front of the interconnect header on a link, Ethernet left out.
     pub fn route_bytes(&self) -> usize {
         if self.transport == "udp" { ROUTE_BYTES } else { 0 }
+    }
+
+    /// How many times as long as the fastest a node takes for a packet.
+    fn slowness(&self, node: u16) -> u32 {
+        if node == self.nodes { self.pattern.slowness() } else { 1 }
     }
 
     /// The cluster to run in.
@@ -486,6 +503,23 @@ mod tests {
         assert!(skewed.offered_loads[0] > 1.0 && skewed.offered_load < 1.0, "{skewed:?}");
         assert!(setup("--workload bursty", 2).unwrap().workload(0).unwrap().burst.is_some());
         assert!(low.workload(0).unwrap().burst.is_none());
+    }
+
+    #[test]
+    fn the_last_node_may_be_slow_and_only_its_functions_say_so() {
+        for cores in [2, 8] {
+            let setup = setup("--workload slow", cores).unwrap();
+            assert_eq!((setup.compute, setup.emulated()), (Compute::Emulated, vec!["light", "heavy"]));
+            assert!((setup.offered_loads[0] - 0.85).abs() < 1e-9 && setup.offered_loads[2] > 1.0, "{setup:?}");
+            assert!((setup.offered_load - 0.85 / 0.6 / 2.25).abs() < 1e-9, "two nodes and a quarter: {setup:?}");
+            let extra = |node| setup.node_settings(node, "sooner").extra;
+            let hold = format!("name = \"hold\"\ntype_id = {}\n", Builtin::Hold.type_id());
+            assert!(extra(1).contains(&hold) && extra(2).contains(&hold) && !extra(3).contains(&hold));
+            let fast = extra(1);
+            let (others, _) = fast.rsplit_once("\n[[function]]").unwrap();
+            assert_eq!(extra(3).replace("slow-hold", "hold"), others);
+        }
+        assert!(setup("--workload slow --compute real", 8).is_err());
     }
 
     #[test]

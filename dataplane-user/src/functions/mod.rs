@@ -7,10 +7,13 @@ mod crc32;
 mod forward;
 mod hold;
 mod sha256;
+mod slow_hold;
 mod spin;
 
 use dataplane_common::estimate::Cost;
 use dataplane_common::function::Units;
+
+pub use self::slow_hold::SLOWNESS;
 
 /// What a function gets of a packet.
 #[derive(Debug)]
@@ -92,6 +95,7 @@ functions! {
     Sha256 = 0xff03, "sha256", sha256::Sha256, "SHA-256 of the payload, as many rounds as the operand says, 32 bytes of result.";
     Spin = 0xff04, "spin", spin::Spin, "Burns CPU for as many nanoseconds as the operand says.";
     Hold = 0xff05, "hold", hold::Hold, "Emulated service: occupies the worker for as many nanoseconds as the operand says without using the CPU.";
+    SlowHold = 0xff06, "slow-hold", slow_hold::SlowHold, "As hold, four times as long: what a slower node serves under the type id of hold.";
 }
 
 impl Builtin {
@@ -149,5 +153,7 @@ mod tests {
             let (.., took) = compute(function, b"", 300_000);
             assert!(took >= Duration::from_nanos(295_000), "{function:?} took {took:?}");
         }
+        let (.., took) = compute(Builtin::SlowHold, b"", 100_000);
+        assert!(took >= Duration::from_nanos(u64::from(SLOWNESS) * 98_000), "a slow hold took {took:?}");
     }
 }

@@ -360,7 +360,7 @@ fn result(function: Builtin, packet: &Packet, rounds: u32) -> Vec<u8> {
             }
             digest
         }
-        Builtin::Forward | Builtin::Spin | Builtin::Hold => Vec::new(),
+        Builtin::Forward | Builtin::Spin | Builtin::Hold | Builtin::SlowHold => Vec::new(),
     }
 }
 
