@@ -77,10 +77,10 @@ settings! {
     choices = 2, Count, 1 ..= 64, "Nodes that jsq-d looks at.";
     erl = 0, Choice, 0 ..= 3, "How sent work is added to a report: ack, add, drain or off.";
     discipline = 0, Choice, 0 ..= 2, "Order of service in a worker: fifo, shortest or class.";
-    price_milli = 4000, Milli, 0 ..= 100_000, "Sooner: weight of the CPU time a redirect burns, at the utilisation of the cluster.";
+    price_milli = 2000, Milli, 0 ..= 100_000, "Sooner: weight of the CPU time a redirect burns, at the utilisation of the cluster.";
     damping_milli = 200, Milli, 0 ..= 1_000, "Sooner: weight of the packets that a longer queue delays.";
     relax_milli = 50_000, Milli, 1 ..= 1_000_000, "Sooner: time in which a load forgets a report, in mean service times.";
-    gain_milli = 2000, Milli, 0 ..= 100_000, "Sooner: how much own packets in flight say about those of others.";
+    gain_milli = 1000, Milli, 0 ..= 100_000, "Sooner: how much own packets in flight say about those of others.";
     spread_milli = 4000, Milli, 0 ..= 100_000, "Sooner: nodes within this many median errors of the best are equals.";
     threshold_milli = 700, Milli, 1 ..= 1_000, "Thresholds: load from which a node is over.";
     recovery_milli = 500, Milli, 0 ..= 1_000, "Thresholds: load at which it is no longer.";

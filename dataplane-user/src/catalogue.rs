@@ -124,7 +124,7 @@ mod tests {
         let settings = settings_table();
         assert!(settings.lines().any(|line| line.starts_with("[workers] discipline ")), "{settings}");
         assert!(
-            settings.lines().any(|line| line.starts_with("[policy] price ") && line.contains(" 4.0 ")),
+            settings.lines().any(|line| line.starts_with("[policy] price ") && line.contains(" 2.0 ")),
             "{settings}"
         );
         assert_eq!(functions().lines().count(), Builtin::ALL.len());

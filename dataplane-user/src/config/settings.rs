@@ -1,8 +1,8 @@
 //! The settings of the policies ([`Tuning`]) as keys of the file. All of it comes from their table: a new setting is a new
 //! key.
 //!
-//! A key is the setting's name without its unit, because the value carries that: `price_milli` = 4000 is written
-//! `price = 4.0`, `plan_ns` = 10,000,000 is `plan = "10ms"`.
+//! A key is the setting's name without its unit, because the value carries that: `price_milli` = 2000 is written
+//! `price = 2.0`, `plan_ns` = 10,000,000 is `plan = "10ms"`.
 
 use std::ops::RangeInclusive;
 
@@ -168,7 +168,7 @@ mod tests {
     fn settings_are_shown_as_they_are_written() {
         let shown = |name: &str| settings().find(|setting| setting.key == name).unwrap();
         let price = shown("price");
-        assert_eq!((price.section, price.default.as_str()), ("policy", "4.0"));
+        assert_eq!((price.section, price.default.as_str()), ("policy", "2.0"));
         assert_eq!(price.accepted, "0.0 to 100.0");
         assert_eq!((shown("plan").default, shown("plan").accepted), ("\"10ms\"".to_owned(), "100us to 4s".to_owned()));
         assert_eq!((shown("sample").default, shown("sample").accepted), ("8".to_owned(), "0 to 64".to_owned()));
