@@ -295,7 +295,7 @@ fn run(options: &Run) -> Result<()> {
         }
         if let Some(signal) = signals.pending().next() {
             // A terminal that was closed sends it, too, and nobody would know of a node that ran on.
-            if signal == SIGHUP && !(had_terminal && !has_terminal()) {
+            if signal == SIGHUP && (!had_terminal || has_terminal()) {
                 if let Err(error) = reload(options, &mut node) {
                     break Some(format!("{error:#}"));
                 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use dataplane_common::classify::{Active, Class, classify, identify};
+use dataplane_common::classify::{Active, Class, Rules, classify, identify};
 use dataplane_common::estimate::Cost;
 use dataplane_common::function::Units;
 use dataplane_common::hash::{combine, mix};
