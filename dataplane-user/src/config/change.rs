@@ -145,7 +145,7 @@ mod tests {
             ("[workers]\nbacklog_limit = \"1ms\"", "[workers] backlog_limit"),
             ("[workers]\ndiscipline = \"shortest\"", "[workers] discipline"),
             ("[policy]\nname = \"sooner\"", "[policy]"),
-            ("[policy]\nprice = 2.0", "[policy]"),
+            ("[policy]\nprice = 3.0", "[policy]"),
             ("[forwarding]\nsend = \"1us\"", "[forwarding]"),
             ("[interconnect]\nretry = \"1ms\"", "[interconnect] retry"),
             ("[reports]\ninterval = \"200us\"", "[reports]"),
