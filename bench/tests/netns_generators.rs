@@ -20,7 +20,7 @@ use support::{PATIENCE, available_cpus, lacks_root};
 const POLICY: &str = "ept-erl";
 
 fn settings() -> Settings {
-    peers::settings(64, available_cpus())
+    peers::settings(64, &Kind::Live, available_cpus())
 }
 
 fn offer(lab: &Lab, kind: Kind, contender: &Contender, count: u32, rate: Option<f64>) -> Offer {

@@ -27,6 +27,7 @@ use self::ping::Plan;
 use crate::autogroup::Favoured;
 use crate::cpu::NoiseWatch;
 use crate::environment::Environment;
+use crate::generate::Kind;
 use crate::interrupt::{Interrupt, Interrupted};
 use crate::peers::contender::Settings;
 use crate::peers::lab::Lab;
@@ -161,7 +162,7 @@ impl Bench<'_> {
             }
         }
         let flow = self.flows.context("no flow goes to node 2: see the failures above")?.there;
-        let settings: Settings = peers::settings(self.options.size, cores);
+        let settings: Settings = peers::settings(self.options.size, &Kind::Live, cores);
         let window = Duration::from_secs_f64(self.options.window);
         let mut path = flood::Path { lab: &mut self.lab, settings, flow, window };
         let dropped_frame_ns = path.dropped_frame_ns(interrupt)?;

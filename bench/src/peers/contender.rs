@@ -114,6 +114,8 @@ pub trait Running {
 pub struct Settings {
     /// Nominal size of the frames, bytes.
     pub size: usize,
+    /// They are the kernel's packet generator's, so the dataplane is told to take those for active packets.
+    pub by_pktgen: bool,
     /// CPU of everything that is tested and has a thread.
     pub cpu: usize,
     /// CPU of the generator and, because a veth receives on its sender's CPU, of XDP programs.
@@ -194,9 +196,9 @@ impl Contender {
         match self {
             Self::KernelForward | Self::ProductPass(_) => kernel::forwarded_frame(lab, size),
             Self::KernelEcho => kernel::echoed_frame(lab, size),
-            Self::ProductRedirect(_) => product::redirected_frame(lab, size),
-            Self::ProductReceive(_) => product::checked_frame(lab, size),
-            _ => product::answered_frame(lab, size),
+            Self::ProductRedirect(_) => product::redirected_frame(lab, settings),
+            Self::ProductReceive(_) => product::checked_frame(lab, settings),
+            _ => product::answered_frame(lab, settings),
         }
     }
 

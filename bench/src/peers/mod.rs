@@ -88,7 +88,7 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<()> {
         eprintln!("removed {cluster}, left by a run that was killed");
     }
     let environment = Environment::take();
-    let settings = settings(options.size, environment.cores);
+    let settings = settings(options.size, &options.generator, environment.cores);
     if let Some(reason) = options.generator.absence() {
         bail!("generator {}: {reason}", options.generator);
     }
@@ -130,9 +130,9 @@ pub fn own_program() -> Result<PathBuf> {
     std::env::current_exe().context("cannot find out where this program lies")
 }
 
-/// CPUs: the generator on the first, what is tested on the last.
-pub fn settings(size: usize, cores: usize) -> Settings {
-    Settings { size, cpu: cores.saturating_sub(1), generator_cpu: 0 }
+/// Frames of `size` bytes by `generator`, which has the first CPU; what is tested has the last.
+pub fn settings(size: usize, generator: &Kind, cores: usize) -> Settings {
+    Settings { size, by_pktgen: *generator == Kind::Pktgen, cpu: cores.saturating_sub(1), generator_cpu: 0 }
 }
 
 /// The contenders that are asked for; those whose program is missing are there with the reason.

@@ -57,13 +57,27 @@ pub enum Task {
     Pass,
 }
 
-fn spec(lab: &Lab, size: usize, function: Builtin) -> FrameSpec {
+/// The tested node's functions, with the order of their results.
+const FUNCTIONS: [(Builtin, &str); 3] =
+    [(Builtin::Forward, "none"), (Builtin::Spin, "none"), (Builtin::Hold, "affine")];
+
+/// UDP port of the first of them for packets of the kernel's generator; the sender's is none of theirs.
+const PKTGEN_PORT: u16 = 9_100;
+
+/// A packet of the generator.
+fn offered(lab: &Lab, settings: &Settings, function: Builtin) -> FrameSpec {
+    let place = FUNCTIONS.iter().position(|(known, _)| *known == function).unwrap_or_default() as u16;
+    let destination = if settings.by_pktgen { PKTGEN_PORT + place } else { UDP_PORT };
+    spec(lab, settings.size, (function, destination))
+}
+
+fn spec(lab: &Lab, size: usize, (function, destination): (Builtin, u16)) -> FrameSpec {
     let port = lab.cluster.plan().port(TESTED);
     FrameSpec {
         size,
         macs: (port.generator_mac, port.node_mac),
         addresses: (port.generator_ipv4, port.node_ipv4),
-        ports: (SENDER_PORT, UDP_PORT),
+        ports: (SENDER_PORT, destination),
         type_id: function.type_id(),
         operand: None,
         is_sound: true,
@@ -74,24 +88,28 @@ fn spec(lab: &Lab, size: usize, function: Builtin) -> FrameSpec {
 ///
 /// # Errors
 /// The size is not one of Ethernet's.
-pub fn answered_frame(lab: &Lab, size: usize) -> Result<Vec<u8>> {
-    spec(lab, size, Builtin::Forward).build()
+pub fn answered_frame(lab: &Lab, settings: &Settings) -> Result<Vec<u8>> {
+    offered(lab, settings, Builtin::Forward).build()
 }
 
 /// The same with a wrong UDP checksum: decided about, received, checked, and dropped.
 ///
 /// # Errors
-/// The size is not one of Ethernet's.
-pub fn checked_frame(lab: &Lab, size: usize) -> Result<Vec<u8>> {
-    FrameSpec { is_sound: false, ..spec(lab, size, Builtin::Forward) }.build()
+/// The size is not one of Ethernet's, or the kernel's generator is to send it, which makes no such packet.
+pub fn checked_frame(lab: &Lab, settings: &Settings) -> Result<Vec<u8>> {
+    ensure!(
+        !settings.by_pktgen,
+        "its packets have a wrong checksum, and pktgen sends none such: choose another --generator"
+    );
+    FrameSpec { is_sound: false, ..offered(lab, settings, Builtin::Forward) }.build()
 }
 
 /// A packet that is worth a redirect.
 ///
 /// # Errors
 /// The size is not one of Ethernet's.
-pub fn redirected_frame(lab: &Lab, size: usize) -> Result<Vec<u8>> {
-    FrameSpec { operand: Some(REDIRECTED_WORK_NS), ..spec(lab, size, Builtin::Spin) }.build()
+pub fn redirected_frame(lab: &Lab, settings: &Settings) -> Result<Vec<u8>> {
+    FrameSpec { operand: Some(REDIRECTED_WORK_NS), ..offered(lab, settings, Builtin::Spin) }.build()
 }
 
 struct Node {
@@ -120,7 +138,7 @@ pub fn start(
     interrupt: &Interrupt,
 ) -> Result<Box<dyn Running>> {
     let mut node = NodeSettings::new(policy, settings.cpu);
-    node.extra = functions();
+    node.extra = functions() + &profile(settings);
     node.scheduling = Scheduling::Favoured;
     // What occupies the worker is more than a node takes by default.
     node.backlog_limit = Duration::ZERO;
@@ -175,13 +193,19 @@ impl Running for Passing {
 }
 
 /// The functions in use, as configuration: what occupies the worker stays where it arrives.
-fn functions() -> String {
+pub fn functions() -> String {
     let section = |function: Builtin, order: &str| {
         format!("[[function]]\nname = \"{}\"\nlimit = \"1s\"\norder = \"{order}\"\n", function.name())
     };
-    [(Builtin::Forward, "none"), (Builtin::Spin, "none"), (Builtin::Hold, "affine")]
-        .map(|(function, order)| section(function, order))
-        .join("\n")
+    FUNCTIONS.map(|(function, order)| section(function, order)).join("\n")
+}
+
+/// What makes packets of the kernel's generator active, if it sends; the ports are those of [`FUNCTIONS`].
+pub fn profile(settings: &Settings) -> String {
+    if !settings.by_pktgen {
+        return String::new();
+    }
+    format!("[active]\npktgen_port = {PKTGEN_PORT}\npktgen_operand = {REDIRECTED_WORK_NS}\n")
 }
 
 fn keep_company(lab: &Lab, task: Task, interrupt: &Interrupt) -> Result<Company> {
@@ -206,7 +230,7 @@ fn occupy(lab: &Lab, count: Arc<AtomicU64>) -> Result<Background> {
     let interface = lab.cluster.plan().port(TESTED).generator_interface;
     let (device, socket) = packet_socket(lab, Host::Generator, &interface)?;
     let operand = Some(OCCUPATION.as_nanos() as u32);
-    let frame = FrameSpec { operand, ..spec(lab, MIN_SIZE, Builtin::Hold) }.build()?;
+    let frame = FrameSpec { operand, ..spec(lab, MIN_SIZE, (Builtin::Hold, UDP_PORT)) }.build()?;
     Ok(Background::start(move |is_over| {
         let send = || {
             socket.send(device.index, &frame).with_context(|| format!("cannot send out of {interface}"))?;

@@ -153,7 +153,7 @@ pub fn run(options: &Options, interrupt: &Interrupt) -> Result<()> {
         eprintln!("removed {cluster}, left by a run that was killed");
     }
     let environment = Environment::take();
-    let settings = peers::settings(options.size, environment.cores);
+    let settings = peers::settings(options.size, &options.generator, environment.cores);
     let _favoured = Favoured::take();
     let mut lab = Lab::build(peers::own_program()?)?;
     let ceiling =

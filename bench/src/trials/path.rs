@@ -71,7 +71,7 @@ impl Bench {
             eprintln!("removed {cluster}, left by a run that was killed");
         }
         let environment = Environment::take();
-        let settings = peers::settings(options.size, environment.cores);
+        let settings = peers::settings(options.size, &generator, environment.cores);
         let mut lab = Lab::build(peers::own_program()?)?;
         let sample = measure::run(&mut lab, &Contender::Drop, &settings, (&generator, CEILING_WINDOW), interrupt)?;
         let ceiling = sample.rate;

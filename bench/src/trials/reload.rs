@@ -17,7 +17,7 @@ use crate::generate::{Kind, Offer, Offering};
 use crate::interrupt::Interrupt;
 use crate::peers::contender::Contender;
 use crate::peers::lab::{Lab, TESTED};
-use crate::peers::{self, Spread};
+use crate::peers::{self, Spread, product};
 use crate::topology::{self, BPFFS, NodeSettings, Scheduling};
 
 /// Traffic in front of the replacement and behind it.
@@ -142,8 +142,12 @@ fn measure(
     environment: &Environment,
     interrupt: &Interrupt,
 ) -> Result<Line> {
-    let settings = peers::settings(options.size, environment.cores);
-    let node = NodeSettings { scheduling: Scheduling::Favoured, ..NodeSettings::new(POLICY, settings.cpu) };
+    let settings = peers::settings(options.size, &options.generator, environment.cores);
+    let node = NodeSettings {
+        scheduling: Scheduling::Favoured,
+        extra: product::functions() + &product::profile(&settings),
+        ..NodeSettings::new(POLICY, settings.cpu)
+    };
     lab.cluster.start(TESTED, &node, interrupt)?;
     let contender = Contender::ProductAnswer(POLICY.to_owned());
     let traffic = if way == Way::None { 2 * MARGIN } else { 2 * MARGIN + LONGEST };

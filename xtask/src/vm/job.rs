@@ -37,7 +37,7 @@ const FLOOD: u32 = 100_000;
 
 /// Tests that run in an emulated guest unless others are asked for: those that another kernel or driver may decide. Loading a
 /// program takes seconds there, and most tests load some, so that all together would take hours.
-const EMULATED: [&str; 21] = [
+const EMULATED: [&str; 23] = [
     // Every policy's program before this kernel's verifier; libbpf and bpftool.
     "every_policy_for_xdp_is_accepted",
     "libbpf_opens_and_loads_the_object",
@@ -46,6 +46,7 @@ const EMULATED: [&str; 21] = [
     "random_numbers_of_the_kernel",
     "active_packets_behind_every_encapsulation_reach_the_worker",
     "ordinary_traffic_is_left_to_the_kernel",
+    "packets_of_the_kernels_generator_are_active_where_the_profile_is_on",
     "metadata_of_a_driver_does_not_hide_ours",
     "ept_erl_adds_what_is_in_flight",
     "what_is_forwarded_arrives_as_it_came_with_the_header_in_front",
@@ -60,17 +61,18 @@ const EMULATED: [&str; 21] = [
     "ordinary_traffic_reaches_the_kernel_while_the_node_works",
     "a_killed_node_gives_its_interface_back_and_gets_no_more_packets",
     "a_stopped_node_leaves_nothing_behind",
+    "a_reload_under_load_loses_nothing",
     "paced_generators_send_what_they_say_and_the_receiver_counts_it",
     "a_capture_arrives_whole_in_its_order_round_after_round",
 ];
 
-/// What `--bench pktgen` runs: contenders that take whatever packets arrive, since pktgen's are no active ones.
+/// What `--bench pktgen` runs: the dataplane, and contenders that take whatever packets arrive.
 const PKTGEN: [&str; 6] = [
     "throughput",
     "--generator",
     "pktgen",
     "--only",
-    "XDP drop,XDP_TX,devmap redirect,by hand drop,kernel forwarding,dataplane pass",
+    "XDP drop,XDP_TX,devmap redirect,dataplane redirect,by hand,dataplane answer,kernel forwarding,dataplane pass",
     "--out",
 ];
 
