@@ -81,6 +81,8 @@ pub struct Signals {
 pub struct Peer {
     /// Its id.
     pub id: u16,
+    /// Its name, once known.
+    pub name: Option<String>,
     /// What this node takes it for.
     pub state: String,
     /// Whether it is a member of the cluster: `present` or `draining`.

@@ -144,6 +144,39 @@ fn nodes_find_each_other_share_work_die_come_back_and_leave() {
     });
 }
 
+#[test]
+fn a_drained_node_gets_no_work_until_that_is_undone() {
+    with_hosts(Shape::new(Purpose::Test, 3), |bench| {
+        connect(&bench.cluster);
+        for node in 1..=3 {
+            start(bench, node);
+        }
+        wait_for_cluster(bench, &[1, 2, 3]);
+        let of_node_2 = |bench: &Bench| peers(bench, 1).into_iter().find(|peer| peer.id == 2).unwrap();
+        assert_eq!(of_node_2(bench).name.as_deref(), Some(bench.cluster.plan().name(Host::Node(2)).as_str()));
+
+        bench.cluster.drain(2, true).unwrap();
+        wait_for("node 1 knows that node 2 drains", || {
+            let peer = of_node_2(bench);
+            peer.member.as_deref() == Some("draining") && peer.backlog_ns == u64::from(u32::MAX)
+        });
+        let before = of_node_2(bench).sent_frames;
+        assert_shared(bench, &[3]);
+        assert_eq!(of_node_2(bench).sent_frames, before, "node 2 drains");
+        // What arrives at its own port is its own.
+        let crc = recipe(&bench.port(2), Builtin::Crc32, 0);
+        let mut replies = Replies::default();
+        bench.send(2, &crc, 0);
+        bench.collect(&mut replies, 1);
+        replies.assert_exactly(1);
+
+        bench.cluster.drain(2, false).unwrap();
+        wait_for_cluster(bench, &[1, 2, 3]);
+        assert_shared(bench, &[2, 3]);
+        bench.wait_for_rest(1..=3);
+    });
+}
+
 /// Members whose frames travel in UDP, to the addresses that they announce.
 fn members_share_work_in_udp(transport: &'static str) {
     with_hosts(Shape::new(Purpose::Test, 3), |bench| {

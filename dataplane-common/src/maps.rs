@@ -61,6 +61,8 @@ pub const HELD: &str = "HELD";
 pub const SIGNALS: &str = "SIGNALS";
 /// `ROSTER`: the ids of the peers, in the first [`SignalsRow::peers`] entries.
 pub const ROSTER: &str = "ROSTER";
+/// `NAMES`: [`NameRow`] by node id.
+pub const NAMES: &str = "NAMES";
 /// `KEYS`: [`crate::seal::KeyRow`] by number.
 pub const KEYS: &str = "KEYS";
 /// `SEALS`: [`crate::seal::SealRow`] by node id.
@@ -69,7 +71,7 @@ pub const SEALS: &str = "SEALS";
 pub const TURNS: &str = "TURNS";
 
 /// Every map, in the order `status` and `xtask maps` print them.
-pub const ALL: [&str; 23] = [
+pub const ALL: [&str; 24] = [
     LOAD_TABLE,
     WORKERS,
     QUEUES,
@@ -90,6 +92,7 @@ pub const ALL: [&str; 23] = [
     HELD,
     SIGNALS,
     ROSTER,
+    NAMES,
     KEYS,
     SEALS,
     TURNS,
@@ -223,6 +226,8 @@ pub struct LoadRow {
 
 /// [`LoadRow::flags`]: the row of this node itself.
 pub const LOAD_SELF: u32 = 1;
+/// [`LoadRow::flags`]: this node takes no work of others.
+pub const LOAD_DRAINING: u32 = 2;
 
 /// One worker: what it was charged and what it has discharged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -400,6 +405,14 @@ pub const PEER_DRAINING: u16 = 8;
 pub const PEER_UNRESOLVED: u16 = 16;
 /// [`PeerRow::flags`]: the member has no link on a segment of ours, or is of another version.
 pub const PEER_UNREACHABLE: u16 = 32;
+
+/// What a peer is called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct NameRow {
+    /// ASCII, then zeros; all zero = not known.
+    pub name: [u8; 32],
+}
 
 /// What an interface is to the node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -614,6 +627,7 @@ const _: () = assert!(size_of::<WorkerRow>() == 192);
 const _: () = assert!(size_of::<QueueRow>() == 128);
 const _: () = assert!(size_of::<FunctionRow>() == 128);
 const _: () = assert!(size_of::<PeerRow>() == 32);
+const _: () = assert!(size_of::<NameRow>() == 32);
 const _: () = assert!(size_of::<InterfaceRow>() == 8);
 const _: () = assert!(size_of::<MetaRow>() == 48);
 const _: () = assert!(size_of::<ReloadRow>() == 1024);

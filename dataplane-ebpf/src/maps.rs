@@ -7,7 +7,7 @@ use aya_ebpf::programs::XdpContext;
 use dataplane_common::held::MAX_PLACES;
 use dataplane_common::maps::{
     DEFAULT_NODES, FLOW_SLOTS, FlowRow, FunctionRow, IFINDEX_SLOTS, InterfaceRow, LoadRow, MAX_FUNCTIONS,
-    MAX_INTERFACES, MAX_WORKERS, MetaRow, PEER_PRESENT, PeerRow, QueueRow, ReloadRow, SignalsRow, SlotRow, TYPE_IDS, WorkerRow,
+    MAX_INTERFACES, MAX_WORKERS, MetaRow, NameRow, PEER_PRESENT, PeerRow, QueueRow, ReloadRow, SignalsRow, SlotRow, TYPE_IDS, WorkerRow,
     ifindex_slot,
 };
 use dataplane_common::plan;
@@ -42,6 +42,8 @@ pub static HELD: Array<u64, MAX_PLACES, MMAPABLE> = Array::new();
 pub static SIGNALS: Array<SignalsRow, 1, MMAPABLE> = Array::new();
 #[btf_map]
 pub static ROSTER: Array<u64, DEFAULT_NODES, MMAPABLE> = Array::new();
+#[btf_map]
+pub static NAMES: Array<NameRow, DEFAULT_NODES, MMAPABLE> = Array::new();
 #[btf_map]
 pub static KEYS: Array<KeyRow, KEY_ROWS, MMAPABLE> = Array::new();
 #[btf_map]

@@ -17,7 +17,7 @@ use dataplane_user::node::{Node, embedded_object, known_functions};
 use dataplane_user::reload::{self, Answer};
 use dataplane_user::status::{self, Status};
 use rustix::process::Signal;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 
 /// How often a running node looks whether its interfaces are there.
 const LOOK_AT_INTERFACES: Duration = Duration::from_secs(1);
@@ -38,7 +38,8 @@ struct Cli {
 #[derive(Subcommand)]
 #[command(rename_all = "kebab-case")]
 enum Action {
-    /// Run a node in the foreground until SIGINT or SIGTERM; SIGHUP reloads its configuration.
+    /// Run a node in the foreground until SIGINT or SIGTERM; SIGHUP reloads its configuration, SIGUSR1 drains it, SIGUSR2
+    /// undoes that.
     Run(Run),
     /// Show a running node: workers, peers, functions, ledger.
     Status(StatusArgs),
@@ -46,6 +47,8 @@ enum Action {
     Explain(Explain),
     /// Have a running node read its configuration again, without losing a packet.
     Reload(ReloadArgs),
+    /// Have a running node take no more work of others, before it is stopped or its host is serviced.
+    Drain(Drain),
     /// Stop nodes of this host and remove their pins, also those that a killed process left.
     Unload(Unload),
     /// Check or print a configuration.
@@ -145,6 +148,18 @@ struct ReloadArgs {
 }
 
 #[derive(Args)]
+struct Drain {
+    /// Node.
+    #[arg(short, long, value_parser = node_name)]
+    node: String,
+    /// The other way round: it takes work again.
+    #[arg(long)]
+    undo: bool,
+    #[command(flatten)]
+    bpffs: Bpffs,
+}
+
+#[derive(Args)]
 struct Policies {
     /// List their settings instead: keys, defaults, what is accepted.
     #[arg(long)]
@@ -222,6 +237,7 @@ fn main() -> ExitCode {
         Action::Status(options) => show_status(&options),
         Action::Explain(options) => explain(&options),
         Action::Reload(options) => ask_to_reload(&options),
+        Action::Drain(options) => drain(&options),
         Action::Unload(options) => unload(&options),
         Action::Config(command) => configure(&command),
         Action::Key(KeyCommand::New { number }) => keys::fresh_line(number).and_then(print),
@@ -261,7 +277,7 @@ fn print(text: String) -> Result<()> {
 
 fn run(options: &Run) -> Result<()> {
     // Before anything is claimed, so that no moment is left in which a signal ends the process half-way.
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2])?;
     let had_terminal = has_terminal();
     let (config, object) = read_input(options)?;
     // Before the node: whenever this process is killed, somebody removes its pins.
@@ -299,6 +315,15 @@ fn run(options: &Run) -> Result<()> {
                 if let Err(error) = reload(options, &mut node) {
                     break Some(format!("{error:#}"));
                 }
+                continue;
+            }
+            if matches!(signal, SIGUSR1 | SIGUSR2) {
+                node.drain(signal == SIGUSR1);
+                say(if signal == SIGUSR1 {
+                    "draining: no more work of other nodes"
+                } else {
+                    "takes work of others again"
+                });
                 continue;
             }
             let name = signal_hook::low_level::signal_name(signal).unwrap_or("a signal");
@@ -448,6 +473,26 @@ fn ask_to_reload(options: &ReloadArgs) -> Result<()> {
         return print(format!("node {} is reloaded: {text}\n", options.node));
     }
     bail!("node {} goes on as before: {text}", options.node)
+}
+
+/// Tells a node by a signal, and waits until its own row says that it has heard.
+fn drain(options: &Drain) -> Result<()> {
+    let dir = PinDir::of(&options.bpffs.bpffs, &options.node);
+    dir.meta()?;
+    let owner = dir.live_owner().ok_or_else(|| PinError::NotRunning(dir.path().to_owned()))?;
+    reload::signal(owner, if options.undo { Signal::USR2 } else { Signal::USR1 })?;
+    let wanted = if options.undo { "running" } else { "draining" };
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while Status::read(&dir)?.node.state != wanted {
+        if Instant::now() > deadline {
+            bail!(
+                "node {0} does not say that it is {wanted}\n  why: it has not looked at the signal, or ended\n  do:  dataplane status --node {0}",
+                options.node
+            );
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    print(format!("node {} is {wanted}\n", options.node))
 }
 
 fn unload(options: &Unload) -> Result<()> {

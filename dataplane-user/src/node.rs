@@ -112,7 +112,7 @@ pub struct Node {
     stop_workers: Arc<AtomicBool>,
     stop_reporter: Arc<AtomicBool>,
     draining: Arc<AtomicBool>,
-    /// With what the node says when it leaves.
+    /// With what the node says of itself.
     membership: Option<(Membership, Profile)>,
     /// What the operator should know, in words.
     pub notices: Vec<String>,
@@ -214,7 +214,7 @@ impl Node {
         // Last: whoever hears of this node may send to it.
         if let Some((membership, events)) = cluster::join(config, epoch, &links)? {
             peers.listen(events, Arc::clone(membership.refusals()));
-            self.membership = Some((membership, cluster::profile(config, &links, true)));
+            self.membership = Some((membership, cluster::profile(config, &links)));
         }
         let (reloads, orders) = mpsc::channel();
         self.reloads = Some(reloads);
@@ -383,16 +383,22 @@ impl Node {
             .map(|it| it.name.as_str())
     }
 
+    /// Takes no work of other nodes from now on, or takes it again: reports say "full", and membership that the node drains.
+    /// What it has been sent is computed, and what arrives at its own ports is placed as ever.
+    pub fn drain(&self, draining: bool) {
+        self.draining.store(draining, Release);
+        if let Some((membership, profile)) = &self.membership {
+            membership.set_profile(Profile { draining, ..profile.clone() });
+        }
+    }
+
     /// Leaves the cluster and stops: peers are told to send nothing more, ports go back to the kernel stack, what is
     /// held is finished and sent, then everything is removed.
     ///
     /// # Errors
     /// When a thread had panicked or the pins cannot be removed; the programs are detached in any case.
     pub fn stop(mut self) -> Result<()> {
-        self.draining.store(true, Release);
-        if let Some((membership, profile)) = &self.membership {
-            membership.set_profile(profile.clone());
-        }
+        self.drain(true);
         for interface in self.interfaces.iter_mut().filter(|interface| interface.kind == InterfaceKind::Port) {
             interface.link = None;
         }

@@ -104,6 +104,8 @@ fn on_link(link: &Link, peer: &Configured) -> Option<(u32, IpAddr)> {
 pub struct Peers<R> {
     links: Vec<Link>,
     configured: Vec<Configured>,
+    /// What the configuration calls them.
+    names: BTreeMap<u16, String>,
     members: BTreeMap<u16, Member>,
     events: Option<(Receiver<Event>, Arc<Refusals>)>,
     counted: [u64; Refusal::ALL.len()],
@@ -149,6 +151,7 @@ impl<R: PeerRows> Peers<R> {
         }
         Self {
             configured,
+            names: config.peers.iter().map(|peer| (peer.id, peer.name.clone())).collect(),
             links,
             members: BTreeMap::new(),
             events: None,
@@ -262,11 +265,13 @@ impl<R: PeerRows> Peers<R> {
             self.written.iter().filter(|(node, _)| !wanted.contains_key(node)).map(|(node, it)| (*node, *it)).collect();
         for (node, was) in gone {
             self.write_row(node, Written { row: PeerRow::default(), ..was });
+            self.tables.set_name(node, "");
             self.written.remove(&node);
         }
         for (node, written) in wanted {
             if self.written.get(&node) != Some(&written) {
                 self.write_row(node, written);
+                self.tables.set_name(node, self.name(node));
                 self.written.insert(node, written);
             }
         }
@@ -334,6 +339,12 @@ impl<R: PeerRows> Peers<R> {
             Some(PeerAddress { node, ifindex: written.ifindex, mac, source_mac })
         };
         configured.chain(others).filter_map(address).collect()
+    }
+
+    /// What a peer is called: by itself if it is a member, else by the configuration.
+    fn name(&self, node: u16) -> &str {
+        let member = self.members.get(&node).map(|member| &member.profile.name);
+        member.or_else(|| self.names.get(&node)).map_or("", String::as_str)
     }
 
     fn configured(&self, node: u16) -> Option<&Configured> {

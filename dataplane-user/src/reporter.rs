@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use dataplane_common::bands::Behind;
 use dataplane_common::decay;
 use dataplane_common::load::{Here, Received, saturate};
-use dataplane_common::maps::{LOAD_SELF, LoadRow, WorkerRow};
+use dataplane_common::maps::{LOAD_DRAINING, LOAD_SELF, LoadRow, WorkerRow};
 use dataplane_common::reason::Reason;
 use dataplane_common::report::{Moment, Plan, Schedule};
 use dataplane_common::seal::SEAL_BYTES;
@@ -238,7 +238,7 @@ impl Reporter {
             // Worker 0 has the row, but no worker counts these.
             add_own(self.tables.count(0, reason), 1);
         }
-        self.show(&snapshot, busy_milli);
+        self.show(&snapshot, busy_milli, draining);
         self.last = snapshot;
     }
 
@@ -331,7 +331,7 @@ impl Reporter {
     }
 
     /// Shows the same in this node's own row of the load table.
-    fn show(&self, snapshot: &Snapshot, busy_milli: u16) {
+    fn show(&self, snapshot: &Snapshot, busy_milli: u16, draining: bool) {
         let row = self.tables.load.row(u32::from(self.node));
         let backlog_ns = saturate(snapshot.backlog_ns / u64::from(self.workers));
         let queued_milli = saturate(snapshot.queued_milli / u64::from(self.workers));
@@ -342,7 +342,8 @@ impl Reporter {
         set(row, offset_of!(LoadRow, behind), self.behind);
         set(row, offset_of!(LoadRow, reported_at_ns), snapshot.at_ns);
         set(row, offset_of!(LoadRow, reports), u64::from(self.sequence));
-        set(row, offset_of!(LoadRow, acked_frames), pair(0, LOAD_SELF));
+        let flags = if draining { LOAD_SELF | LOAD_DRAINING } else { LOAD_SELF };
+        set(row, offset_of!(LoadRow, acked_frames), pair(0, flags));
     }
 }
 

@@ -10,8 +10,9 @@ use dataplane_common::bands::Behind;
 use dataplane_common::ledger::{Counters, Ledger};
 use dataplane_common::load::{Erl, Row as _, WorkerLoad};
 use dataplane_common::maps::{
-    self as names, FunctionRow, LoadRow, MetaRow, PEER_DRAINING, PEER_MEMBER, PEER_UNREACHABLE, PEER_UNRESOLVED,
-    PeerRow, QUEUE_BOUND, QUEUE_ZERO_COPY, QueueRow, SignalsRow, WorkerRow, function_slot, socket_slot,
+    self as names, FunctionRow, LOAD_DRAINING, LoadRow, MetaRow, NameRow, PEER_DRAINING, PEER_MEMBER, PEER_UNREACHABLE,
+    PEER_UNRESOLVED, PeerRow, QUEUE_BOUND, QUEUE_ZERO_COPY, QueueRow, SignalsRow, WorkerRow, function_slot,
+    socket_slot,
 };
 use dataplane_common::policy::PolicyKind;
 use dataplane_common::reason::{REASON_STRIDE, REASONS, Reason};
@@ -54,7 +55,7 @@ pub struct NodeStatus {
     pub name: String,
     /// Id.
     pub id: u32,
-    /// `running`, or `dead` when the process is gone and its pins are left.
+    /// `running`, `draining` when it takes no work of others, or `dead` when the process is gone and its pins are left.
     pub state: &'static str,
     /// Process id.
     pub pid: u32,
@@ -129,6 +130,8 @@ pub struct WorkerStatus {
 pub struct PeerStatus {
     /// Id.
     pub id: u32,
+    /// Name; null when it is not known.
+    pub name: Option<String>,
     /// Whether it may take packets.
     pub state: PeerState,
     /// `present` or `draining` for a member of the cluster; null for a node that only the configuration names.
@@ -360,13 +363,13 @@ fn counters(dir: &PinDir) -> Result<Counters, PinError> {
     Ok(counters)
 }
 
-/// [`NodeStatus::state`] of a node whose process lives.
-const RUNNING: &str = "running";
+/// [`NodeStatus::state`] of a node whose process has ended.
+const DEAD: &str = "dead";
 
 impl Status {
     /// True when the node's process lives.
     pub fn is_running(&self) -> bool {
-        self.node.state == RUNNING
+        self.node.state != DEAD
     }
 
     /// Reads the status of the node with these pins.
@@ -385,13 +388,15 @@ impl Status {
         let workers = rows::<WorkerRow>(dir, names::WORKERS)?;
         let functions = rows::<FunctionRow>(dir, names::FUNCTIONS)?;
         let signals = rows::<SignalsRow>(dir, names::SIGNALS)?;
-        let peers = (0..).zip(loads.iter().zip(&peers)).filter(|(_, (_, peer))| peer.flags != 0);
+        let names = rows::<NameRow>(dir, names::NAMES)?;
+        let is_draining = loads.get(meta.node as usize).is_some_and(|row| row.flags & LOAD_DRAINING != 0);
+        let peers = (0..).zip(loads.iter().zip(&peers).zip(&names)).filter(|(_, ((_, peer), _))| peer.flags != 0);
         Ok(Self {
             schema: "dataplane.status/1",
-            node: node_status(dir, &meta, now_ns),
+            node: node_status(dir, &meta, is_draining, now_ns),
             sockets: sockets(&queues, &meta),
             workers: (0..).zip(&workers).map(|(index, row)| worker_status(index, row, now_ns)).collect(),
-            peers: peers.map(|(id, (row, peer))| peer_status(id, row, peer, now_ns)).collect(),
+            peers: peers.map(|(id, ((row, peer), name))| peer_status(id, name, (row, peer), now_ns)).collect(),
             signals: signals_status(&signals.first().copied().unwrap_or_default()),
             functions: function_statuses(&functions, &meta),
             counters: Reason::ALL
@@ -403,11 +408,16 @@ impl Status {
     }
 }
 
-fn node_status(dir: &PinDir, meta: &MetaRow, now_ns: u64) -> NodeStatus {
+fn node_status(dir: &PinDir, meta: &MetaRow, is_draining: bool, now_ns: u64) -> NodeStatus {
+    let lives = dir.is_owned();
     NodeStatus {
         name: dir.node(),
         id: meta.node,
-        state: if dir.is_owned() { RUNNING } else { "dead" },
+        state: match (lives, is_draining) {
+            (false, _) => DEAD,
+            (true, true) => "draining",
+            (true, false) => "running",
+        },
         pid: meta.pid,
         epoch: meta.epoch,
         policy: policy_name(meta.policy),
@@ -474,10 +484,12 @@ fn worker_status(index: u32, row: &WorkerRow, now_ns: u64) -> WorkerStatus {
     }
 }
 
-fn peer_status(id: u32, row: &LoadRow, peer: &PeerRow, now_ns: u64) -> PeerStatus {
+fn peer_status(id: u32, name: &NameRow, (row, peer): (&LoadRow, &PeerRow), now_ns: u64) -> PeerStatus {
+    let name = String::from_utf8_lossy(&name.name);
     let measured = |value: u32| (row.response_ns > 0).then_some(value);
     PeerStatus {
         id,
+        name: Some(name.trim_end_matches('\0')).filter(|name| !name.is_empty()).map(str::to_owned),
         state: PeerState::of_peer(peer, row, now_ns),
         member: (peer.flags & PEER_MEMBER != 0).then_some(if peer.flags & PEER_DRAINING != 0 {
             "draining"

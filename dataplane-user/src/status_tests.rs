@@ -34,7 +34,7 @@ fn status(peers: Vec<PeerStatus>) -> Status {
     let counters = Counters::from([0; REASONS]);
     Status {
         schema: "dataplane.status/1",
-        node: node_status(&dir, &meta(), NOW),
+        node: node_status(&dir, &meta(), false, NOW),
         sockets: Vec::new(),
         workers: vec![worker_status(0, &WorkerRow::default(), NOW)],
         peers,
@@ -49,14 +49,22 @@ fn fresh() -> LoadRow {
     LoadRow { valid_until_ns: NOW + 1, reported_at_ns: NOW - 30_000, reports: 9, workers: 2, ..LoadRow::default() }
 }
 
+fn called(name: &[u8]) -> NameRow {
+    let mut row = NameRow::default();
+    row.name[..name.len()].copy_from_slice(name);
+    row
+}
+
 /// A peer that only the configuration names.
 fn peer(id: u32, row: &LoadRow) -> PeerStatus {
-    peer_status(id, row, &PeerRow { mac: [2, 0, 0, 0, 0, 9], flags: PEER_PRESENT, ..PeerRow::default() }, NOW)
+    let way = PeerRow { mac: [2, 0, 0, 0, 0, 9], flags: PEER_PRESENT, ..PeerRow::default() };
+    peer_status(id, &called(b"n2"), (row, &way), NOW)
 }
 
 #[test]
 fn a_peer_shows_where_it_is_in_its_life() {
-    let of = |flags, mac| peer_status(2, &fresh(), &PeerRow { mac, flags, ..PeerRow::default() }, NOW);
+    let of = |flags, mac| peer_status(2, &called(b""), (&fresh(), &PeerRow { mac, flags, ..PeerRow::default() }), NOW);
+    assert_eq!((of(0, [0; 6]).name, peer(2, &fresh()).name.as_deref()), (None, Some("n2")));
     let present = of(PEER_PRESENT | PEER_MEMBER, [2, 0, 0, 0, 0, 0xaf]);
     assert_eq!((present.state, present.member), (PeerState::Alive, Some("present")));
     assert_eq!(present.mac.as_deref(), Some("02:00:00:00:00:af"));

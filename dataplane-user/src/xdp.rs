@@ -16,9 +16,9 @@ use aya::{Ebpf, EbpfError, EbpfLoader};
 use dataplane_common::held;
 use dataplane_common::maps::{
     self as names, FLOW_SLOTS, FLOWS, FUNCTIONS, FlowRow, FunctionRow, HELD, IFINDEXES, INTERFACES, InterfaceRow, KEYS,
-    LINKS, LOAD_TABLE, LoadRow, MAX_WORKERS, META, MetaRow, PARAMS, PEERS, PORTS, Params, PeerRow, QUEUES, QueueRow,
-    RELOADS, ROSTER, ReloadRow, SEALS, SIGNALS, SLOTS, SignalsRow, SlotRow, TYPES, WORKER_COUNT, WORKERS, WorkerRow,
-    XDP_COUNT, XSKS, function_slot, ifindex_slot,
+    LINKS, LOAD_TABLE, LoadRow, MAX_WORKERS, META, MetaRow, NAMES, NameRow, PARAMS, PEERS, PORTS, Params, PeerRow,
+    QUEUES, QueueRow, RELOADS, ROSTER, ReloadRow, SEALS, SIGNALS, SLOTS, SignalsRow, SlotRow, TYPES, WORKER_COUNT,
+    WORKERS, WorkerRow, XDP_COUNT, XSKS, function_slot, ifindex_slot,
 };
 use dataplane_common::plan;
 use dataplane_common::reason::{REASON_STRIDE, Reason};
@@ -191,6 +191,7 @@ impl Object {
             .map_max_entries(PEERS, sizes.nodes)
             .map_max_entries(LINKS, sizes.nodes)
             .map_max_entries(ROSTER, sizes.nodes)
+            .map_max_entries(NAMES, sizes.nodes)
             .map_max_entries(SEALS, sizes.nodes)
             .map_max_entries(WORKERS, sizes.workers)
             .map_max_entries(QUEUES, sizes.interfaces * per_worker)
@@ -239,6 +240,7 @@ impl Object {
             held: self.map_array::<u64>(HELD, self.sizes.workers * held::PLACES)?,
             signals: self.map_array::<SignalsRow>(SIGNALS, 1)?,
             roster: self.map_array::<u64>(ROSTER, self.sizes.nodes)?,
+            names: self.map_array::<NameRow>(NAMES, self.sizes.nodes)?,
             keys: self.map_array::<KeyRow>(KEYS, KEY_ROWS as u32)?,
             seals: self.map_array::<SealRow>(SEALS, self.sizes.nodes)?,
         })

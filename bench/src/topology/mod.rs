@@ -237,9 +237,24 @@ impl Cluster {
     /// It refuses them, and goes on as before.
     pub fn reload(&self, node: u16, settings: &NodeSettings) -> Result<String> {
         self.write_config(node, settings)?;
-        let mut command = Command::new(&self.program);
-        command.args(["reload", "--node", &self.plan.name(Host::Node(node))]).arg("--bpffs").arg(&self.bpffs);
+        command::output(&mut self.command_about(node, "reload"))
+    }
+
+    /// Has a running node take no work of others, or take it again.
+    ///
+    /// # Errors
+    /// It does not say that it has heard.
+    pub fn drain(&self, node: u16, drains: bool) -> Result<String> {
+        let mut command = self.command_about(node, "drain");
+        command.args((!drains).then_some("--undo"));
         command::output(&mut command)
+    }
+
+    /// A command of the program about a running node.
+    fn command_about(&self, node: u16, action: &str) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args([action, "--node", &self.plan.name(Host::Node(node))]).arg("--bpffs").arg(&self.bpffs);
+        command
     }
 
     /// A running node's process.
@@ -289,8 +304,8 @@ impl Cluster {
 
     /// The command that prints the status of a node as JSON.
     pub fn status_command(&self, node: u16) -> Command {
-        let mut command = Command::new(&self.program);
-        command.args(["status", "-j", "--node", &self.plan.name(Host::Node(node))]).arg("--bpffs").arg(&self.bpffs);
+        let mut command = self.command_about(node, "status");
+        command.arg("--json");
         command
     }
 

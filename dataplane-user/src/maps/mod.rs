@@ -5,8 +5,8 @@ mod pin;
 pub mod tables;
 
 use dataplane_common::maps::{
-    FlowRow, FunctionRow, InterfaceRow, LoadRow, MetaRow, Params, PeerRow, QueueRow, ReloadRow, SignalsRow, SlotRow,
-    WorkerRow,
+    FlowRow, FunctionRow, InterfaceRow, LoadRow, MetaRow, NameRow, Params, PeerRow, QueueRow, ReloadRow, SignalsRow,
+    SlotRow, WorkerRow,
 };
 use dataplane_common::seal::{KeyRow, SealRow};
 
@@ -30,6 +30,8 @@ unsafe impl MapValue for WorkerRow {}
 unsafe impl MapValue for QueueRow {}
 // SAFETY: as above.
 unsafe impl MapValue for FunctionRow {}
+// SAFETY: as above.
+unsafe impl MapValue for NameRow {}
 // SAFETY: as above.
 unsafe impl MapValue for PeerRow {}
 // SAFETY: as above.

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use dataplane_common::load::{self, Forwarding, Word, WorkerLoad};
 pub use dataplane_common::maps::pair;
 use dataplane_common::maps::{
-    FlowRow, FunctionRow, LoadRow, MetaRow, QueueRow, RELOAD_TEXT, ReloadRow, SignalsRow, SlotRow, WorkerRow,
+    FlowRow, FunctionRow, LoadRow, MetaRow, NameRow, QueueRow, RELOAD_TEXT, ReloadRow, SignalsRow, SlotRow, WorkerRow,
 };
 use dataplane_common::reason::{REASON_STRIDE, Reason};
 use dataplane_common::seal::{KeyRow, SealRow};
@@ -41,6 +41,8 @@ pub struct Tables {
     pub signals: MappedArray<SignalsRow>,
     /// `ROSTER`.
     pub roster: MappedArray<u64>,
+    /// `NAMES`.
+    pub names: MappedArray<NameRow>,
     /// `KEYS`.
     pub keys: MappedArray<KeyRow>,
     /// `SEALS`.
@@ -78,6 +80,17 @@ impl Tables {
         let row = self.signals.row(0);
         set(row, offset_of!(SignalsRow, send_ns), pair(cost.send_ns, cost.receive_ns));
         set(row, offset_of!(SignalsRow, wire_ns), pair(cost.wire_ns, cost.wire_ns_per_byte_q16));
+    }
+
+    /// Shows what a peer is called; nothing = it is gone.
+    pub fn set_name(&self, node: u16, name: &str) {
+        let mut bytes = [0; size_of::<NameRow>()];
+        let length = name.len().min(bytes.len());
+        bytes[..length].copy_from_slice(&name.as_bytes()[..length]);
+        let row = self.names.row(node.into());
+        for (word, at) in bytes.as_chunks::<8>().0.iter().zip((0..).step_by(8)) {
+            set(row, at, u64::from_le_bytes(*word));
+        }
     }
 
     /// Shows how a reload that ended at `now_ns` went: whether it was taken, and what there is to say of it, of which the first
@@ -153,6 +166,7 @@ pub(crate) mod tests {
             held: anonymous(workers * dataplane_common::held::PLACES),
             signals: anonymous(1),
             roster: anonymous(nodes),
+            names: anonymous(nodes),
             keys: anonymous(KEY_ROWS as u32),
             seals: anonymous(nodes),
         }

@@ -82,13 +82,13 @@ pub(super) fn join(config: &Config, epoch: u32, links: &[Link]) -> Result<Option
         join: membership.join.clone(),
         max_nodes: membership.max_nodes,
         key,
-        profile: profile(config, links, false),
+        profile: profile(config, links),
     };
     Membership::start(settings).map(Some)
 }
 
 /// What the node tells the others of itself.
-pub(super) fn profile(config: &Config, links: &[Link], draining: bool) -> Profile {
+pub(super) fn profile(config: &Config, links: &[Link]) -> Profile {
     let end = |link: &Link| LinkEnd {
         segment: link.segment.clone(),
         mac: link.device.mac,
@@ -99,7 +99,7 @@ pub(super) fn profile(config: &Config, links: &[Link], draining: bool) -> Profil
         name: config.node.name.clone(),
         abi: ABI_VERSION,
         workers: config.workers.cpus.len() as u16,
-        draining,
+        draining: false,
         links: links.iter().map(end).collect(),
         functions: functions(config),
     }

@@ -90,13 +90,14 @@ impl Status {
     fn write_peers(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "\nPEER  STATE       MEMBER   MAC               AGE          BACKLOG      IN FLIGHT    SENT        ARRIVED     RECEIVED"
+            "\nPEER  NAME         STATE       MEMBER   MAC               AGE          BACKLOG      IN FLIGHT    SENT        ARRIVED     RECEIVED"
         )?;
         for peer in &self.peers {
             writeln!(
                 f,
-                "{:<5} {:<11} {:<8} {:<17} {:<12} {:<12} {:<12} {:<11} {:<11} {}",
+                "{:<5} {:<12} {:<11} {:<8} {:<17} {:<12} {:<12} {:<12} {:<11} {:<11} {}",
                 peer.id,
+                peer.name.as_deref().unwrap_or("-"),
                 peer.state.name(),
                 peer.member.unwrap_or("-"),
                 peer.mac.as_deref().unwrap_or("-"),

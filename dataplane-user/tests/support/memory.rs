@@ -35,6 +35,7 @@ pub fn tables(functions: u32) -> Tables {
         held: anonymous(PLACES),
         signals: anonymous(1),
         roster: anonymous(4),
+        names: anonymous(4),
         keys: anonymous(KEY_ROWS as u32),
         seals: anonymous(4),
     }
