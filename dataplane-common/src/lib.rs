@@ -40,6 +40,7 @@ pub mod maps;
 pub mod meta;
 pub mod order;
 pub mod packet;
+pub mod params;
 pub mod plan;
 pub mod policy;
 pub mod pull;

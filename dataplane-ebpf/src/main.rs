@@ -66,9 +66,7 @@ pub fn dp_ingress(ctx: XdpContext) -> u32 {
 
 #[inline(always)]
 fn handle_active(ctx: &XdpContext, params: &Params, active: &Active) -> u32 {
-    let function =
-        if active.pktgen { Some(u32::from(active.anep.type_id)) } else { maps::function_of(active.anep.type_id) };
-    let Some(function) = function else {
+    let Some(function) = maps::function_for(active) else {
         return if active.anep.discard_unknown {
             drop_frame(Reason::DropUnknownType)
         } else {

@@ -4,11 +4,12 @@ use aya_ebpf::bindings::BPF_F_MMAPABLE;
 use aya_ebpf::btf_maps::{Array, DevMap, HashMap, PerCpuArray, XskMap};
 use aya_ebpf::macros::btf_map;
 use aya_ebpf::programs::XdpContext;
+use dataplane_common::classify::Active;
 use dataplane_common::held::MAX_PLACES;
 use dataplane_common::maps::{
     DEFAULT_NODES, FLOW_SLOTS, FlowRow, FunctionRow, IFINDEX_SLOTS, InterfaceRow, LoadRow, MAX_FUNCTIONS,
-    MAX_INTERFACES, MAX_WORKERS, MetaRow, NameRow, PEER_PRESENT, PeerRow, QueueRow, ReloadRow, SignalsRow, SlotRow, TYPE_IDS, WorkerRow,
-    ifindex_slot,
+    MAX_INTERFACES, MAX_WORKERS, MetaRow, NameRow, PEER_PRESENT, PeerRow, QueueRow, ReloadRow, SignalsRow, SlotRow,
+    TYPE_IDS, WorkerRow, ifindex_slot,
 };
 use dataplane_common::plan;
 use dataplane_common::reason::{REASON_STRIDE, REASONS};
@@ -99,6 +100,12 @@ pub struct Found {
 pub fn function_of(type_id: u16) -> Option<u32> {
     // Entries are written before the program is attached, and hold the index plus one.
     TYPES.get(u32::from(type_id))?.checked_sub(1)
+}
+
+/// Index of the function of a packet.
+#[inline(always)]
+pub fn function_for(active: &Active) -> Option<u32> {
+    if active.pktgen { Some(u32::from(active.anep.type_id)) } else { function_of(active.anep.type_id) }
 }
 
 /// Index in this node of the interface the frame arrived on.

@@ -108,6 +108,11 @@ impl Cluster {
 
     fn lay_cables(&mut self) -> Result<()> {
         for (number, (node, peer)) in (0..).zip(self.plan.shape().cables.clone()) {
+            for (host, end) in [(node, self.plan.link(node, peer)), (peer, self.plan.link(peer, node))] {
+                // A veth takes frames that the box redirects when it runs XDP, which a link by kernel sockets does not, or GRO.
+                let mut ethtool = self.enter(Host::Node(host), "ethtool");
+                command::output(ethtool.args(["-K", &end.interface, "gro", "on"]))?;
+            }
             let place = Place {
                 namespace: chaos::namespace(&self.plan.name(Host::Box)),
                 interfaces: [self.plan.cable_end(node, peer).interface, self.plan.cable_end(peer, node).interface],

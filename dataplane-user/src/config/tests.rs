@@ -275,13 +275,9 @@ fn a_full_file_is_read_key_by_key() {
                 lossless: true,
             },
             FunctionConfig {
-                name: "crc32",
-                type_id: 0xff02,
-                limit_ns: 10_000_000,
-                policy: PolicyKind::CpuLoad,
                 order: Order::None,
                 returns: Returns::Direct,
-                lossless: false,
+                ..FunctionConfig::new(KNOWN[0], PolicyKind::CpuLoad)
             },
         ]
     );
