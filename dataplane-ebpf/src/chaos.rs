@@ -14,8 +14,9 @@ use dataplane_common::chaos::{
     COUNT_WORDS, DIRECTIONS, Direction, Fate, FrameKind, KINDS, METADATA_BYTES, QUEUES, RULE_WORDS, Rule, SEEN,
     count_index, rule_index, socket_index,
 };
-use dataplane_common::wire::ip::ETHERNET_BYTES;
-use dataplane_common::wire::link::ETHERTYPE_LINK;
+use dataplane_common::wire::ip::{ETHERNET_BYTES, ETHERTYPE_IPV4, PROTOCOL_UDP};
+use dataplane_common::wire::link::{ETHERTYPE_LINK, UDP_PORT};
+use dataplane_common::wire::route::{PORT_AT, ROUTE_BYTES};
 
 use crate::bytes;
 
@@ -102,8 +103,26 @@ fn kind(ctx: &XdpContext) -> FrameKind {
     };
     // SAFETY: `bytes` has checked the bounds.
     let head = unsafe { *head };
-    if u16::from_be_bytes([head[12], head[13]]) == ETHERTYPE_LINK {
-        FrameKind::from_wire(head[ETHERNET_BYTES + 1])
+    match u16::from_be_bytes([head[12], head[13]]) {
+        ETHERTYPE_LINK => FrameKind::from_wire(head[ETHERNET_BYTES + 1]),
+        ETHERTYPE_IPV4 => kind_in_udp(ctx),
+        _ => FrameKind::Other,
+    }
+}
+
+/// The same of a frame that travels in UDP to the default port, or to the next one.
+#[inline(always)]
+fn kind_in_udp(ctx: &XdpContext) -> FrameKind {
+    let Some(head) = bytes::<{ ETHERNET_BYTES + ROUTE_BYTES + 2 }>(ctx, 0) else {
+        return FrameKind::Other;
+    };
+    // SAFETY: `bytes` has checked the bounds.
+    let byte = |at: usize| unsafe { (*head)[at] };
+    let port = u16::from_be_bytes([byte(PORT_AT), byte(PORT_AT + 1)]);
+    // An IPv4 header without options, and UDP behind it.
+    let is_udp = byte(ETHERNET_BYTES) == 0x45 && byte(ETHERNET_BYTES + 9) == PROTOCOL_UDP;
+    if is_udp && (port == UDP_PORT || port == UDP_PORT + 1) {
+        FrameKind::from_wire(byte(ETHERNET_BYTES + ROUTE_BYTES + 1))
     } else {
         FrameKind::Other
     }

@@ -139,9 +139,9 @@ fn the_table_shows_one_line_for_each_thing() {
     let row = LoadRow { speed_milli: 500, response_ns: 80_000, service_ns: 20_000, busy_milli: 250, ..fresh() };
     let text = status(vec![peer(2, &row), peer(3, &LoadRow::default())]).to_string();
     for part in [
-        "\nPEER  STATE       MEMBER   MAC ",
-        "\n2     alive       -        02:00:00:00:00:09 30.0 µs ",
-        "\n3     unseen      -        02:00:00:00:00:09 - ",
+        "\nPEER  NAME         STATE       MEMBER   MAC ",
+        "\n2     n2           alive       -        02:00:00:00:00:09 30.0 µs ",
+        "\n3     n2           unseen      -        02:00:00:00:00:09 - ",
         "\nPEER  SPEED  SERVICE ",
         "\n2     0.50   20.0 µs      80.0 µs      0 ns         25.0 %  0 ",
         "\n3     -      -            -            -            0.0 % ",
