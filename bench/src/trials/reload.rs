@@ -23,7 +23,7 @@ use crate::topology::{self, BPFFS, NodeSettings, Scheduling};
 /// Traffic in front of the replacement and behind it.
 const MARGIN: Duration = Duration::from_millis(700);
 /// Longest that a replacement may take: the traffic goes on for so long.
-const LONGEST: Duration = Duration::from_secs(3);
+const LONGEST: Duration = Duration::from_secs(5);
 /// How much longer than planned the generator may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Frames that are still on their way arrive within this time.
