@@ -3,8 +3,6 @@
 //! A queue tells its deciders one word: for each band, the share of the backlog that lies *behind* a packet of that band, in
 //! 1/256. Zero, what a queue in order of arrival says, means that everything waiting is ahead.
 
-use crate::load::saturate;
-
 /// Number of bands. Band 0 is below 1.024 µs, each next one ends at four times that, the last has no end.
 pub const BANDS: usize = 8;
 
@@ -50,7 +48,7 @@ impl Behind {
     #[inline(always)]
     pub const fn ahead_ns(self, backlog_ns: u32, band: u32) -> u32 {
         let behind = (self.0 >> (8 * (band & 7))) & 0xff;
-        saturate((backlog_ns as u64 * (256 - behind)) >> 8)
+        ((backlog_ns as u64 * (256 - behind)) >> 8) as u32
     }
 }
 

@@ -47,6 +47,7 @@ pub mod pull;
 pub mod reason;
 pub mod report;
 pub mod seal;
+mod signals;
 pub mod taking;
 pub mod tuning;
 pub mod wire;

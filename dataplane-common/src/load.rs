@@ -11,11 +11,13 @@
 //!
 //! A restarted node has a larger boot epoch; positions of different epochs are never compared.
 
+use core::hint::select_unpredictable;
 use core::mem::offset_of;
 
 use crate::bands::Behind;
 use crate::decay::Rate;
-use crate::maps::{LoadRow, SignalsRow, WorkerRow, pair};
+use crate::maps::{LoadRow, WorkerRow, pair};
+pub use crate::signals::{Forwarding, Signals};
 use crate::wire::link::{Carried, Header};
 
 /// A report is good for this many of the intervals it promises; then the node is no candidate until the next one.
@@ -306,19 +308,20 @@ pub trait Row {
         let (backlog, acked) = self.halves(Word::Report);
         let mean = self.word(Word::Mean) as u32;
         let age = self.age_ns(now_ns);
-        let relaxed = if backlog > mean {
-            mean as u64 + relax.after(backlog - mean, age) as u64
-        } else {
-            (mean - relax.after(mean - backlog, age)) as u64
-        };
-        let workers = self.workers();
+        // Nothing here branches on a load: whether one is above its mean, or old enough to be worked off, differs from row to
+        // row, and a branch that is not foreseen costs as much as half of this.
+        let kept_q16 = relax.factor_q16(age) as u64;
+        let relaxed = (backlog as u64 * kept_q16 + mean as u64 * ((1 << 16) - kept_q16)) >> 16;
+        // 0 and 1 are the same to a share.
+        let workers = (self.word(Word::Queue) >> 32) as u16 as u32;
         let (pressure, since_us) = self.halves(Word::Pressure);
         let since = ((now_ns >> 10) as u32).wrapping_sub(since_us);
-        let pressed = share(relax.after(pressure, (since as u64) << 10), workers) as u64;
+        let pressed = share(relax.after_us(pressure, since), workers) as u64;
         let expected = relaxed + pressed * gain_milli as u64 / 1000;
         let sent = share(ahead(self.word(Word::SentNs) as u32, acked), workers);
-        let least = (backlog as u64).saturating_sub(age) + sent as u64;
-        saturate(if expected > least { expected } else { least })
+        let left = select_unpredictable(backlog as u64 > age, (backlog as u64).wrapping_sub(age), 0);
+        let least = left + sent as u64;
+        saturate(select_unpredictable(expected > least, expected, least))
     }
 }
 
@@ -356,7 +359,7 @@ const fn ahead(sent: u32, known: u32) -> u32 {
 pub const fn pressed(word: u64, now_ns: u64, relax: Rate, charge_ns: u32) -> u64 {
     let now_us = (now_ns >> 10) as u32;
     let age = now_us.wrapping_sub((word >> 32) as u32);
-    let left = relax.after(word as u32, (age as u64) << 10);
+    let left = relax.after_us(word as u32, age);
     left.saturating_add(charge_ns) as u64 | (now_us as u64) << 32
 }
 
@@ -454,106 +457,6 @@ impl WorkerLoad {
 #[inline(always)]
 pub const fn saturate(value: u64) -> u32 {
     if value > u32::MAX as u64 { u32::MAX } else { value as u32 }
-}
-
-/// What deciders know of the cluster beyond single nodes, kept by the control thread ([`SignalsRow`]).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Signals {
-    /// Share of time the workers of the live nodes are busy, forwarding included, thousandths.
-    pub utilisation_milli: u32,
-    /// Mean service time of a packet, ns.
-    pub service_ns: u32,
-    /// Packets that arrive at a worker per ns, Q32: the mean over the cluster.
-    pub arrivals_q32: u32,
-    /// Median error of the predicted load of a node against its next report, ns.
-    pub deviation_ns: u32,
-}
-
-impl Signals {
-    /// The signals of a cluster whose nodes are busy this share of the time with packets of this mean service time.
-    pub const fn derive(utilisation_milli: u32, service_ns: u32, deviation_ns: u32) -> Self {
-        let service = if service_ns == 0 { 1 } else { service_ns as u64 };
-        let arrivals_q32 = saturate(((utilisation_milli as u64) << 32) / 1000 / service);
-        Self { utilisation_milli, service_ns, arrivals_q32, deviation_ns }
-    }
-
-    /// Reads a [`SignalsRow`] by `word`, which returns the word at an offset.
-    #[inline(always)]
-    pub fn read(word: impl Fn(usize) -> u64) -> Self {
-        let first = word(offset_of!(SignalsRow, utilisation_milli));
-        Self {
-            utilisation_milli: first as u32,
-            service_ns: (first >> 32) as u32,
-            arrivals_q32: word(offset_of!(SignalsRow, arrivals_q32)) as u32,
-            deviation_ns: word(offset_of!(SignalsRow, deviation_ns)) as u32,
-        }
-    }
-
-    /// The signals of a row.
-    pub const fn of(row: &SignalsRow) -> Self {
-        Self {
-            utilisation_milli: row.utilisation_milli,
-            service_ns: row.service_ns,
-            arrivals_q32: row.arrivals_q32,
-            deviation_ns: row.deviation_ns,
-        }
-    }
-}
-
-/// What sending a packet to a peer and having it back costs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Forwarding {
-    /// CPU time of the sender, ns.
-    pub send_ns: u32,
-    /// CPU time of the receiver, ns.
-    pub receive_ns: u32,
-    /// Time on the wire, ns.
-    pub wire_ns: u32,
-    /// Time on the wire per byte, ns in Q16.
-    pub wire_ns_per_byte_q16: u32,
-}
-
-impl Forwarding {
-    /// The costs of a row.
-    pub const fn of(row: &SignalsRow) -> Self {
-        Self {
-            send_ns: row.send_ns,
-            receive_ns: row.receive_ns,
-            wire_ns: row.wire_ns,
-            wire_ns_per_byte_q16: row.wire_ns_per_byte_q16,
-        }
-    }
-
-    /// Reads the costs in a [`SignalsRow`] by `word`, which returns the word at an offset.
-    #[inline(always)]
-    pub fn read(word: impl Fn(usize) -> u64) -> Self {
-        let (cpu, wire) = (word(offset_of!(SignalsRow, send_ns)), word(offset_of!(SignalsRow, wire_ns)));
-        Self {
-            send_ns: cpu as u32,
-            receive_ns: (cpu >> 32) as u32,
-            wire_ns: wire as u32,
-            wire_ns_per_byte_q16: (wire >> 32) as u32,
-        }
-    }
-
-    /// Time `bytes` spend between the nodes, ns, CPU left out.
-    #[inline(always)]
-    pub const fn transit_ns(&self, bytes: usize) -> u32 {
-        let transmission = (self.wire_ns_per_byte_q16 as u64 * bytes as u64) >> 16;
-        saturate(self.wire_ns as u64 + transmission)
-    }
-
-    /// CPU time a redirect burns at both ends, ns.
-    #[inline(always)]
-    pub const fn cpu_ns(&self) -> u64 {
-        self.send_ns as u64 + self.receive_ns as u64
-    }
-
-    /// What sending `bytes` to a peer adds to a packet's way, ns: both ends' CPU, wire and transmission time.
-    #[inline(always)]
-    pub const fn total_ns(&self, bytes: usize) -> u32 {
-        saturate(self.cpu_ns() + self.transit_ns(bytes) as u64)
-    }
 }
 
 /// The load of every node, as a decision sees it.

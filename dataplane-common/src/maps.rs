@@ -7,7 +7,7 @@
 pub use crate::params::{AUTH_FULL, AUTH_HEADER, AUTH_OFF, AUTH_REPORTS, Params};
 
 /// Changes whenever a layout below, the metadata or the interconnect header changes.
-pub const ABI_VERSION: u32 = 6;
+pub const ABI_VERSION: u32 = 7;
 
 /// Rows in the load table when the object is loaded by hand; `dataplane run` sizes it to the cluster.
 pub const DEFAULT_NODES: usize = 64;
@@ -527,8 +527,13 @@ pub struct SignalsRow {
     /// CPU time that a worker takes to send a packet to a peer, which comes on top of `send_ns` where workers decide, ns; 0 = not
     /// known.
     pub worker_send_ns: u64,
+    /// Derived: the price of CPU time that a redirect burns, ns a ns, Q16 ([`crate::load::Signals::price_q16`]). One word with
+    /// `relax`.
+    pub price_q16: u32,
+    /// Derived: how fast a load forgets a report ([`crate::decay::Rate::to_word`]).
+    pub relax: u32,
     /// Reserved, zero.
-    pub reserved2: [u64; 2],
+    pub reserved2: u64,
 }
 
 const _: () = assert!(size_of::<LoadRow>() == 192);

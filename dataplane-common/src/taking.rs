@@ -41,8 +41,8 @@ const LEARNING: u64 = needing(Needs::RESULTS);
 
 /// How fast a load forgets a report.
 #[inline(always)]
-pub fn relaxation<S: Cells>(params: &Params, signals: &S) -> Rate {
-    params.tuning.relaxation((signals.get(offset_of!(SignalsRow, utilisation_milli)) >> 32) as u32)
+fn relaxation<S: Cells>(signals: &S) -> Rate {
+    Rate::from_word((signals.get(offset_of!(SignalsRow, price_q16)) >> 32) as u32)
 }
 
 /// Takes the position that a frame of the row's node carries, and counts the frame when it brought work.
@@ -102,7 +102,7 @@ fn load<C: Cells, S: Cells>(params: &Params, row: &C, signals: &S, header: &Head
     let (sent_ns, sent_frames) = (read.word(Word::SentNs) as u32, read.word(Word::SentFrames) as u32);
     let predicting = params.policies & PREDICTING != 0;
     let predicted =
-        if predicting { read.predicted_ns(now_ns, relaxation(params, signals), params.tuning.gain_milli) } else { 0 };
+        if predicting { read.predicted_ns(now_ns, relaxation(signals), params.tuning.gain_milli) } else { 0 };
     let acked_ns = load::acked_ns(&header.load, params.epoch, sent_ns);
     row.set(offset_of!(LoadRow, backlog_ns), pair(header.load.backlog_ns, acked_ns));
     row.set(QUEUE, pair(header.load.queued_milli(), (row.get(QUEUE) >> 32) as u32));
@@ -206,7 +206,7 @@ pub fn result<C: Cells, S: Cells>(params: &Params, row: &C, signals: &S, header:
 pub fn press<C: Cells, S: Cells>(params: &Params, row: &C, signals: &S, now_ns: u64, charged_ns: u32) {
     const PRESSURE: usize = offset_of!(LoadRow, pressure_ns);
     if params.policies & PREDICTING != 0 {
-        let pressed = load::pressed(row.get(PRESSURE), now_ns, relaxation(params, signals), charged_ns);
+        let pressed = load::pressed(row.get(PRESSURE), now_ns, relaxation(signals), charged_ns);
         row.set(PRESSURE, pressed);
     }
 }

@@ -22,6 +22,7 @@ use dataplane_common::maps::{
 use dataplane_common::policy::PolicyKind;
 use dataplane_common::reason::Reason;
 use dataplane_common::seal::{KEY_ROWS, KeyRow};
+use dataplane_common::tuning::Tuning;
 use dataplane_user::keys;
 use dataplane_user::worker::monotonic_ns;
 use support::frames::{Interconnect, Packet, SealKey};
@@ -71,6 +72,8 @@ fn node(site: &Site, policy: PolicyKind, nodes: u16) -> Node<'_> {
         service_ns: 10_000,
         arrivals_q32: 1 << 18,
         deviation_ns: 5_000,
+        price_q16: 2 * (600 << 16) / 400,
+        relax: Tuning::DEFAULT.relaxation(10_000).to_word(),
         ..SignalsRow::default()
     };
     node.set_signals(&signals);

@@ -124,8 +124,9 @@ impl Control {
         let found_micro = sum * 1000 / count.max(1);
         self.utilisation_micro = (self.utilisation_micro * (MEMORY - 1) + found_micro) / MEMORY;
         let row = self.board.tables.signals.row(0);
-        let signals = Signals::derive(self.utilisation_micro / 1000, self.board.service_ns(), 0);
+        let signals = Signals::derive(self.utilisation_micro / 1000, self.board.service_ns(), 0, &self.tuning);
         set(row, offset_of!(SignalsRow, utilisation_milli), pair(signals.utilisation_milli, signals.service_ns));
+        set(row, offset_of!(SignalsRow, price_q16), pair(signals.price_q16, signals.relax));
         set(row, offset_of!(SignalsRow, arrivals_q32), pair(signals.arrivals_q32, self.board.peers.len() as u32));
     }
 }

@@ -461,7 +461,7 @@ impl Scene<'_> {
     fn peer(&self, id: u16, name: &str, job: &Job) -> PeerView {
         let row = self.snapshot.loads.get(usize::from(id)).copied().unwrap_or_default();
         let tuning = &self.params.tuning;
-        let relax = tuning.relaxation(self.snapshot.signals.service_ns);
+        let relax = Signals::of(&self.snapshot.signals).relaxation();
         let params = Params { guard: 0, ..self.params };
         let there = decide(self.function.policy, job, &params, &self.snapshot.alone(&id)).there;
         PeerView {

@@ -45,6 +45,8 @@ fn snapshot() -> Snapshot {
             wire_ns_per_byte_q16: 1 << 16,
             utilisation_milli: 500,
             service_ns: 20_000,
+            price_q16: 2 << 16,
+            relax: 1 << 20,
             peers: 3,
             ..SignalsRow::default()
         },
@@ -159,6 +161,8 @@ impl LoadView for Plain<'_> {
             service_ns: row.service_ns,
             arrivals_q32: row.arrivals_q32,
             deviation_ns: row.deviation_ns,
+            price_q16: row.price_q16,
+            relax: row.relax,
         }
     }
 

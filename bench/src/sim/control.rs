@@ -39,7 +39,7 @@ pub fn look(node: &mut Node, digest: &Digest) {
         Some(busy_milli) => feedback::mean(signals.utilisation_milli, busy_milli, 3),
         None => signals.utilisation_milli,
     };
-    node.set_signals(Signals::derive(utilisation_milli, service_ns, signals.deviation_ns));
+    node.set_signals(Signals::derive(utilisation_milli, service_ns, signals.deviation_ns, &node.params.tuning));
 }
 
 /// Has node number `id` draw up a plan.

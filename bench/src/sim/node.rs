@@ -155,7 +155,7 @@ impl Node {
             received_reports: 0,
             past_busy_ns: 0,
         };
-        node.set_signals(Signals { service_ns: saturate(service_ns as u64), ..Signals::default() });
+        node.set_signals(Signals::derive(0, saturate(service_ns as u64), 0, tuning));
         node
     }
 
@@ -202,9 +202,8 @@ impl Node {
 
     /// Sets the signals, and how rows learn under them.
     pub fn set_signals(&mut self, signals: Signals) {
-        let tuning = &self.params.tuning;
-        self.learning.relax = tuning.relaxation(signals.service_ns);
-        self.learning.forget_ns = tuning.peak_forget_ns(signals.service_ns);
+        self.learning.relax = signals.relaxation();
+        self.learning.forget_ns = self.params.tuning.peak_forget_ns(signals.service_ns);
         self.signals.set(signals);
     }
 

@@ -10,6 +10,7 @@ use dataplane_common::load::{Forwarding, Here, LoadView, Row, Signals, Visit, Wo
 use dataplane_common::maps::LoadRow;
 use dataplane_common::plan::{SLOTS, TABLES};
 use dataplane_common::policy::Job;
+use dataplane_common::tuning::Tuning;
 
 /// Sizes of clusters, this node included.
 pub const NODES: [u16; 4] = [3, 16, 256, 4096];
@@ -30,9 +31,15 @@ impl Row for Peer<'_> {
     }
 }
 
+/// Rows beyond those of the peers, so that loads can change ([`Table::shift`]); all of them fit into a first-level cache.
+const SPARE: u16 = 127;
+
 /// A load table of peers 1 to n.
 pub struct Table {
     rows: Vec<Shared>,
+    peers: u16,
+    /// Row of the first peer.
+    first: Cell<usize>,
     slots: Vec<u16>,
     turn: Cell<u32>,
 }
@@ -78,7 +85,13 @@ impl Table {
             shared
         };
         let slots = (0..SLOTS * TABLES).map(|slot| 1 + (mix(slot.into()) % u64::from(peers)) as u16).collect();
-        Self { rows: (1..=peers).map(row).collect(), slots, turn: Cell::new(0) }
+        let rows = (1..=peers + SPARE).map(row).collect();
+        Self { rows, peers, first: Cell::new(0), slots, turn: Cell::new(0) }
+    }
+
+    /// Gives every peer another load: where loads never change, a branch predictor knows the decisions about few nodes by heart.
+    pub fn shift(&self, random: u32) {
+        self.first.set((random % u32::from(SPARE)) as usize);
     }
 }
 
@@ -90,19 +103,20 @@ impl<'t> LoadView for &'t Table {
     }
 
     fn peers(&self) -> u32 {
-        self.rows.len() as u32
+        self.peers.into()
     }
 
     fn row(&self, node: u16) -> Option<Peer<'t>> {
-        self.rows.get(usize::from(node).wrapping_sub(1)).map(Peer)
+        self.rows.get((self.first.get() + usize::from(node)).wrapping_sub(1)).map(Peer)
     }
 
     #[inline(always)]
     fn visit<V: Visit>(&self, start: u32, stride: u32, count: u32, visitor: &mut V) {
         let peers = self.peers();
+        let rows = &self.rows[self.first.get()..];
         let mut at = start;
         for _ in 0..count {
-            visitor.node(at as u16 + 1, &Peer(&self.rows[at as usize]));
+            visitor.node(at as u16 + 1, &Peer(&rows[at as usize]));
             at += stride;
             if at >= peers {
                 at -= peers;
@@ -111,7 +125,7 @@ impl<'t> LoadView for &'t Table {
     }
 
     fn signals(&self) -> Signals {
-        Signals::derive(600, 10_000, 5_000)
+        Signals::derive(600, 10_000, 5_000, &Tuning::DEFAULT)
     }
 
     fn forwarding(&self) -> Forwarding {

@@ -22,10 +22,12 @@
 //! Theory: Hyytiä, Penttinen and Aalto, "Size- and state-aware dispatching problem" (EJOR 2012) for the value of a queue;
 //! Mitzenmacher, "How useful is old information?" (TPDS 2000) for sampling. Cost: up to 16 nodes, or a sample of 8.
 
+use core::hint::select_unpredictable;
+
 use super::{Decision, Homes, Job, Needs, Policy, Why, look};
 use crate::bands::{Behind, band_of};
 use crate::decay::Rate;
-use crate::hash::{another, below};
+use crate::hash::{Draws, below};
 use crate::load::{Forwarding, LoadView, Row, Signals, Visit, Word, saturate};
 use crate::maps::Params;
 use crate::plan::NoPlan;
@@ -34,10 +36,9 @@ use crate::tuning::{CLASS, Tuning};
 /// See the module.
 pub struct Sooner;
 
-/// Utilisation beyond which a redirect does not become more expensive, thousandths.
-const MOST_UTILISATION: u32 = 980;
-/// Work and packets are capped here, so that no product overflows: about one second, 4096 packets in Q16.
-const MOST_NS: u64 = 1 << 30;
+/// Costs that are not 32 bits wide by themselves and packets are capped here, so that no product overflows: 4.3 seconds, 4096
+/// packets in Q16.
+const MOST_NS: u64 = 1 << 32;
 const MOST_PACKETS_Q16: u64 = 1 << 28;
 
 /// What a decision compares with, the same for every node.
@@ -50,7 +51,7 @@ struct Terms {
     way_ns: u64,
     /// `h`.
     price_ns: u64,
-    /// Packets that a ns of waiting work delays, Q32, damped.
+    /// Packets that a ns of waiting work delays, Q32, damped; at most 32 bits.
     delayed_q32: u64,
     relax: Rate,
     gain_milli: u32,
@@ -59,9 +60,6 @@ struct Terms {
 impl Terms {
     #[inline(always)]
     fn new(job: &Job, cost: Forwarding, signals: &Signals, tuning: &Tuning) -> Self {
-        let busy = signals.utilisation_milli;
-        let busy = u64::from(if busy > MOST_UTILISATION { MOST_UTILISATION } else { busy });
-        let price = cost.cpu_ns().min(MOST_NS) * u64::from(tuning.price_milli) / 1000;
         let class_band = 7 - u32::from(job.class & 7);
         Self {
             now_ns: job.now_ns,
@@ -69,45 +67,49 @@ impl Terms {
             band: if tuning.discipline == CLASS { class_band } else { band_of(job.ept_ns) },
             cost,
             way_ns: u64::from(cost.send_ns) + u64::from(cost.transit_ns(job.bytes)),
-            price_ns: (price * busy).checked_div(1000 - busy).unwrap_or(0),
+            price_ns: (cost.cpu_ns().min(MOST_NS) * u64::from(signals.price_q16)) >> 16,
             delayed_q32: u64::from(signals.arrivals_q32) * u64::from(tuning.damping_milli) / 1000,
-            relax: tuning.relaxation(signals.service_ns),
+            relax: signals.relaxation(),
             gain_milli: tuning.gain_milli,
         }
     }
 
     /// What `work_ns` more in a queue of `wait_ns` costs the packets behind it, ns.
     #[inline(always)]
-    fn delay_ns(&self, wait_ns: u64, work_ns: u64) -> u64 {
-        let packets_q16 = (wait_ns.min(MOST_NS) * self.delayed_q32) >> 16;
-        (packets_q16.min(MOST_PACKETS_Q16) * work_ns.min(MOST_NS)) >> 16
+    fn delay_ns(&self, wait_ns: u32, work_ns: u64) -> u64 {
+        // Neither factor has more than 32 bits.
+        let packets_q16 = (u64::from(wait_ns) * self.delayed_q32) >> 16;
+        (packets_q16.min(MOST_PACKETS_Q16) * work_ns) >> 16
     }
 
     /// The value of computing the packet here, where `wait_ns` of work runs before it.
     #[inline(always)]
     fn here(&self, wait_ns: u32) -> u64 {
         let relieved = self.service_ns.saturating_sub(self.cost.send_ns);
-        u64::from(wait_ns) + u64::from(self.service_ns) + self.delay_ns(wait_ns.into(), relieved.into())
+        u64::from(wait_ns) + u64::from(self.service_ns) + self.delay_ns(wait_ns, relieved.into())
     }
 
     /// The value of computing it on the node of `row`.
     #[inline(always)]
     fn there<R: Row>(&self, row: &R) -> u64 {
         let load = row.predicted_ns(self.now_ns, self.relax, self.gain_milli);
-        let wait = u64::from(Behind(row.word(Word::Behind)).ahead_ns(load, self.band));
+        let wait = Behind(row.word(Word::Behind)).ahead_ns(load, self.band);
         let speed = row.speed_milli();
         let service = u64::from(self.service_ns);
-        let service =
-            if speed == 1000 { service } else { (service * 1000).checked_div(speed.into()).unwrap_or(service) };
+        let service = match speed {
+            1000 => service,
+            _ => (service * 1000).checked_div(speed.into()).unwrap_or(service).min(MOST_NS),
+        };
         let work = service + u64::from(self.cost.receive_ns);
-        self.way_ns.max(wait) + work + self.delay_ns(wait, work) + self.price_ns
+        let idle = u64::from(wait) < self.way_ns;
+        select_unpredictable(idle, self.way_ns, wait.into()) + work + self.delay_ns(wait, work) + self.price_ns
     }
 }
 
 struct Best {
     terms: Terms,
     spread_ns: u32,
-    random: u32,
+    draws: Draws,
     /// The least value with its handicap, the value, and whose it is.
     rank_ns: u64,
     there_ns: u64,
@@ -115,18 +117,21 @@ struct Best {
 }
 
 impl Visit for Best {
-    #[inline(always)]
+    // In user space a function of its own: within a loop the compiler makes branches of selections again.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    #[cfg_attr(not(target_arch = "bpf"), inline(never))]
     fn node<R: Row>(&mut self, node: u16, row: &R) {
         if !row.is_candidate(self.terms.now_ns) {
             return;
         }
         let there_ns = self.terms.there(row);
         // A handicap drawn for each node makes a draw among those that differ by less than the spread.
-        let handicap = below(another(self.random ^ u32::from(node)), self.spread_ns);
+        let handicap = below(self.draws.next(), self.spread_ns);
         let rank_ns = there_ns + u64::from(handicap);
-        if rank_ns < self.rank_ns {
-            (self.rank_ns, self.there_ns, self.node) = (rank_ns, there_ns, node);
-        }
+        let is_better = rank_ns < self.rank_ns;
+        self.rank_ns = select_unpredictable(is_better, rank_ns, self.rank_ns);
+        self.there_ns = select_unpredictable(is_better, there_ns, self.there_ns);
+        self.node = select_unpredictable(is_better, node, self.node);
     }
 }
 
@@ -150,9 +155,9 @@ impl Policy for Sooner {
             return Decision::stay(stay, Why::Short);
         }
         let spread_ns = saturate(u64::from(signals.deviation_ns) * u64::from(tuning.spread_milli) / 1000);
-        let random = job.random;
-        let mut best = Best { terms, spread_ns, random, rank_ns: u64::MAX, there_ns: u64::MAX, node: 0 };
-        look(loads, random, tuning.sample, &mut best);
+        let draws = Draws::from(job.random);
+        let mut best = Best { terms, spread_ns, draws, rank_ns: u64::MAX, there_ns: u64::MAX, node: 0 };
+        look(loads, job.random, tuning.sample, &mut best);
         Decision::compare(stay, best.node, best.there_ns, u64::from(params.margin_ns))
     }
 }

@@ -121,9 +121,10 @@ fn the_wire_overlaps_the_wait_at_the_other_node() {
 fn a_redirect_is_dearer_the_busier_the_cluster() {
     let mut table = Table::new(busy(60_000), [idle()]);
     let verdict = |table: &Table| decide(KIND, &job(20_000, 0), &params(KIND), table).verdict;
-    table.signals.utilisation_milli = 300;
+    let at = |utilisation_milli| Signals::derive(utilisation_milli, 10_000, 1_000, &Tuning::DEFAULT);
+    table.signals = at(300);
     assert_eq!(verdict(&table), Verdict::Redirect(1));
-    table.signals.utilisation_milli = 950;
+    table.signals = at(950);
     assert_eq!(verdict(&table), Verdict::Local);
 }
 

@@ -10,6 +10,7 @@ use crate::bands::Behind;
 use crate::load::{Forwarding, Here, LoadView, Row, Signals, Visit};
 use crate::maps::{LoadRow, Params};
 use crate::plan::{HERE, SLOTS, TABLES};
+use crate::tuning::Tuning;
 
 /// Now, in every test.
 pub const NOW: u64 = 1_000_000_000;
@@ -34,7 +35,7 @@ impl Table {
         Self {
             here,
             rows,
-            signals: Signals { utilisation_milli: 500, service_ns: 10_000, arrivals_q32: 214_748, deviation_ns: 1_000 },
+            signals: Signals::derive(500, 10_000, 1_000, &Tuning::DEFAULT),
             forwarding: Forwarding {
                 send_ns: 2_000,
                 receive_ns: 3_000,
@@ -162,8 +163,7 @@ prop_compose! {
     ) -> Table {
         let here = Here { backlog_ns, queued_milli: packets * 1000, behind: Behind(behind) };
         let mut table = Table::new(here, peers);
-        let arrivals_q32 = ((u64::from(utilisation_milli) << 32) / 1000 / u64::from(service_ns)).min(u32::MAX.into()) as u32;
-        table.signals = Signals { utilisation_milli, service_ns, arrivals_q32, deviation_ns };
+        table.signals = Signals::derive(utilisation_milli, service_ns, deviation_ns, &Tuning::DEFAULT);
         table
     }
 }

@@ -60,13 +60,18 @@ impl<'a> LoadView for Seen<'a> {
 
     fn visit<V: Visit>(&self, start: u32, stride: u32, count: u32, visitor: &mut V) {
         // The number may have changed since the start was drawn.
-        let peers = u64::from(self.peers().min(self.tables.roster.len()));
-        for step in 0..u64::from(count) {
-            let Some(position) = (u64::from(start) + u64::from(stride) * step).checked_rem(peers) else { break };
-            let node = self.tables.roster.row(position as u32).word(0).load(Relaxed) as u16;
+        let peers = self.peers().min(self.tables.roster.len());
+        let mut position = start;
+        for _ in 0..count {
+            if position >= peers {
+                let Some(around) = position.checked_rem(peers) else { break };
+                position = around;
+            }
+            let node = self.tables.roster.row(position).word(0).load(Relaxed) as u16;
             if let Some(row) = self.row(node) {
                 visitor.node(node, &row);
             }
+            position = position.saturating_add(stride);
         }
     }
 

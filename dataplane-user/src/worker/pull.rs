@@ -250,8 +250,7 @@ impl<P: Port> Worker<P> {
 
     /// How fast a load forgets a report.
     fn relaxation(&self) -> Rate {
-        let signals = self.tables.signals.row(0).word(offset_of!(SignalsRow, utilisation_milli)).load(Relaxed);
-        self.settings.params.tuning.relaxation((signals >> 32) as u32)
+        Rate::from_word((self.tables.signals.row(0).word(offset_of!(SignalsRow, price_q16)).load(Relaxed) >> 32) as u32)
     }
 
     /// Sends one frame by itself, because those of a batch are counted as results; false when it could not be sent.

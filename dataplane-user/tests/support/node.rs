@@ -313,6 +313,8 @@ impl Node<'_> {
             two(row.utilisation_milli, row.service_ns),
             two(row.arrivals_q32, row.peers),
             two(row.deviation_ns, row.reserved1),
+            row.worker_send_ns,
+            two(row.price_q16, row.relax),
         ];
         for (index, word) in words.into_iter().enumerate() {
             self.set(Place::signals(8 * index), word);

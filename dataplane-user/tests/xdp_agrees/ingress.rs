@@ -243,14 +243,9 @@ impl Subject {
             return None;
         }
         let word = self.tables.rows[usize::from(node)].word(Word::Pressure);
-        let rate = relax(&self.params, self.tables.signals.service_ns);
+        let rate = Rate::from_word(self.tables.signals.relax);
         Some((Place::load(node, offset_of!(LoadRow, pressure_ns)), pressed(word, now_ns, rate, charged_ns)))
     }
-}
-
-/// The rate at which a load forgets a report.
-pub fn relax(params: &Params, service_ns: u32) -> Rate {
-    Rate::of((u64::from(service_ns) * u64::from(params.tuning.relax_milli) / 1000).min(u32::MAX.into()) as u32)
 }
 
 /// Settings at random: most of them as they are by default, others anywhere within their bounds.

@@ -2,6 +2,7 @@
 
 use std::mem::offset_of;
 
+use dataplane_common::decay::Rate;
 use dataplane_common::feedback;
 use dataplane_common::held;
 use dataplane_common::load::{
@@ -22,7 +23,6 @@ use dataplane_user::worker::monotonic_ns;
 
 use super::compare::{Comparison, End, Expected, Number, Run, XDP_DROP, XDP_PASS};
 use super::generate::{SHORTEST, TYPES, UNKNOWN_TYPE};
-use super::ingress::relax;
 use crate::support::frames::{Interconnect, Load};
 use crate::support::node::{Arrival, LINK, Node, OTHER_PORT, PORT, STRANGER, WORKERS, inside};
 use crate::support::random::Random;
@@ -190,6 +190,7 @@ impl Subject {
         self.signals = SignalsRow {
             service_ns: random.pick(&[0, 1_000, 50_000, u32::MAX]),
             deviation_ns: random.pick(&[0, 1, 50_000, u32::MAX]),
+            relax: random.pick(&[0, 1 << 20, u32::MAX]),
             ..SignalsRow::default()
         };
         node.set_signals(&self.signals);
@@ -401,7 +402,7 @@ impl Subject {
         if !last.precedes(header.epoch, header.load.stamp_us) {
             return false;
         }
-        let rate = relax(&self.params, signals.service_ns);
+        let rate = Rate::from_word(signals.relax);
         let predicted_ns = row.predicted_ns(now_ns, rate, self.params.tuning.gain_milli);
         (row.stamp_us, row.stamp_epoch) = (header.load.stamp_us, header.epoch);
         row.backlog_ns = header.load.backlog_ns;

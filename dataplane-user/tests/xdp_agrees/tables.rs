@@ -139,7 +139,7 @@ impl Tables {
             1 => random.word() as u32,
             _ => random.below(usual.into()) as u32,
         };
-        self.signals = SignalsRow {
+        let signals = SignalsRow {
             send_ns: cost(random, 4_000),
             receive_ns: cost(random, 4_000),
             wire_ns: cost(random, 20_000),
@@ -150,6 +150,9 @@ impl Tables {
             deviation_ns: cost(random, 50_000),
             ..SignalsRow::default()
         };
+        // As wide apart as what they are derived from.
+        let (price_q16, relax) = (signals.utilisation_milli.wrapping_mul(251), signals.service_ns.wrapping_mul(83));
+        self.signals = SignalsRow { price_q16, relax, ..signals };
         node.set_signals(&self.signals);
     }
 
