@@ -37,7 +37,7 @@ const FLOOD: u32 = 100_000;
 
 /// Tests that run in an emulated guest unless others are asked for: those that another kernel or driver may decide. Loading a
 /// program takes seconds there, and most tests load some, so that all together would take hours.
-const EMULATED: [&str; 22] = [
+const EMULATED: [&str; 21] = [
     // The programs before this kernel's verifier, by libbpf and bpftool. Those of all policies (`every_policy_for_xdp_is_accepted`)
     // take an emulated verifier more than a quarter of an hour.
     "libbpf_opens_and_loads_the_object",
@@ -52,8 +52,8 @@ const EMULATED: [&str; 22] = [
     "what_is_forwarded_arrives_as_it_came_with_the_header_in_front",
     "forwarded_packets_reach_the_worker_as_they_came",
     "what_one_node_seals_another_one_opens",
-    // Nodes: attaching, sockets, every transport, the end of a node; every generator, pktgen among them.
-    "every_encapsulation_is_computed_here_and_on_another_node",
+    // Nodes: attaching, sockets, every transport, the end of a node; every generator, pktgen among them. No test that counts how
+    // many packets of a burst another node computes: an emulated node is too slow to tell.
     "every_queue_has_its_worker_and_queues_without_one_pass_to_the_kernel",
     "the_xdp_program_decides_and_frames_travel_in_udp",
     "workers_decide_and_send_over_af_xdp",
