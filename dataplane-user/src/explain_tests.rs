@@ -155,25 +155,11 @@ impl LoadView for Plain<'_> {
     }
 
     fn signals(&self) -> Signals {
-        let row = &self.0.signals;
-        Signals {
-            utilisation_milli: row.utilisation_milli,
-            service_ns: row.service_ns,
-            arrivals_q32: row.arrivals_q32,
-            deviation_ns: row.deviation_ns,
-            price_q16: row.price_q16,
-            relax: row.relax,
-        }
+        Signals::of(&self.0.signals)
     }
 
     fn forwarding(&self) -> Forwarding {
-        let row = &self.0.signals;
-        Forwarding {
-            send_ns: row.send_ns,
-            receive_ns: row.receive_ns,
-            wire_ns: row.wire_ns,
-            wire_ns_per_byte_q16: row.wire_ns_per_byte_q16,
-        }
+        Forwarding::of(&self.0.signals)
     }
 
     fn slot(&self, slot: u32) -> u16 {

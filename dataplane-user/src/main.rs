@@ -478,9 +478,7 @@ fn ask_to_reload(options: &ReloadArgs) -> Result<()> {
 /// Tells a node by a signal, and waits until its own row says that it has heard.
 fn drain(options: &Drain) -> Result<()> {
     let dir = PinDir::of(&options.bpffs.bpffs, &options.node);
-    dir.meta()?;
-    let owner = dir.live_owner().ok_or_else(|| PinError::NotRunning(dir.path().to_owned()))?;
-    reload::signal(owner, if options.undo { Signal::USR2 } else { Signal::USR1 })?;
+    reload::signal(reload::owner(&dir)?, if options.undo { Signal::USR2 } else { Signal::USR1 })?;
     let wanted = if options.undo { "running" } else { "draining" };
     let deadline = Instant::now() + Duration::from_secs(5);
     while Status::read(&dir)?.node.state != wanted {

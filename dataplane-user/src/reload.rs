@@ -36,8 +36,7 @@ impl Answer {
 /// [`PinError::NotRunning`], or the node cannot be reached or does not answer.
 pub fn ask(dir: &PinDir) -> Result<Answer> {
     let row = || -> Result<ReloadRow> { Ok(*rows(dir, RELOADS)?.first().context("BUG: a map without its row")?) };
-    dir.meta()?;
-    let owner = dir.live_owner().ok_or_else(|| PinError::NotRunning(dir.path().to_owned()))?;
+    let owner = owner(dir)?;
     let before = row()?.attempts;
     signal(owner, Signal::HUP)?;
     let deadline = Instant::now() + PATIENCE;
@@ -58,6 +57,15 @@ pub fn ask(dir: &PinDir) -> Result<Answer> {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Process id of the running node with these pins.
+///
+/// # Errors
+/// [`PinError::NotRunning`]; [`PinError::Abi`] for another version's.
+pub fn owner(dir: &PinDir) -> Result<u32, PinError> {
+    dir.meta()?;
+    dir.live_owner().ok_or_else(|| PinError::NotRunning(dir.path().to_owned()))
 }
 
 /// Sends a signal to a node's process.

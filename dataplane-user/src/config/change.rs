@@ -1,6 +1,6 @@
 //! What differs between two configurations of a node, and whether a running node can take it.
 
-use super::{Active, Config, FunctionConfig, Interconnect, Policy, Reports, Workers};
+use super::{Active, Config, FunctionConfig, Interconnect, Policy, Workers};
 
 /// Sections and keys that differ between two configurations, as the file names them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl Change {
         change.live("[forwarding]", old.forwarding != *forwarding);
         change.interconnect(&old.interconnect, interconnect);
         change.live("[egress]", old.egress != *egress);
-        change.reports(&old.reports, reports);
+        change.live("[reports]", old.reports != *reports);
         change.active(&old.active, active);
         change.functions(&old.functions, functions);
         change
@@ -86,10 +86,6 @@ impl Change {
         self.fixed("[interconnect] auth", old.auth != *auth);
         self.fixed("[interconnect] cluster", old.cluster != *cluster);
         self.live("[interconnect] retry", old.retry_ns != *retry_ns);
-    }
-
-    fn reports(&mut self, old: &Reports, new: &Reports) {
-        self.live("[reports]", old != new);
     }
 
     fn active(&mut self, old: &Active, new: &Active) {
