@@ -15,7 +15,7 @@ use dataplane_common::packet::Packet;
 use dataplane_common::reason::Reason;
 use dataplane_common::seal::SEAL_BYTES;
 use dataplane_common::wire::ip::{ETHERNET_BYTES, ETHERTYPE_IPV4};
-use dataplane_common::wire::link::{Carried, Header, NO_FLOW, OVERHEAD_BYTES, emit_ethernet};
+use dataplane_common::wire::link::{Carried, ETHERTYPE_LINK, Header, NO_FLOW, OVERHEAD_BYTES, emit_ethernet};
 use dataplane_common::wire::route::{ROUTE_BYTES, Route};
 
 use crate::access::{add, add_and_get, here, number_in_flow, press, read_word};
@@ -133,10 +133,13 @@ pub fn forward(ctx: &XdpContext, params: &Params, worker: *const WorkerRow, mut 
         return unreachable();
     }
     let node = u32::from(header.destination);
-    let (Some(peer), Some(row)) = (PEERS.get(node), LOAD_TABLE.get_ptr_mut(node)) else {
+    let (Some(peer), Some(row)) = (PEERS.get_ptr(node), LOAD_TABLE.get_ptr_mut(node)) else {
         return unreachable();
     };
-    if peer.flags & PEER_PRESENT == 0 {
+    // SAFETY: `peer` is a live map value; only addresses are taken.
+    let (mac, source_mac) = unsafe { (addr_of!((*peer).mac), addr_of!((*peer).source_mac)) };
+    let (to, from) = (read_word(mac), read_word(source_mac));
+    if (to >> 48) as u16 & PEER_PRESENT == 0 {
         return unreachable();
     }
     // SAFETY: `row` is a live map value; only addresses are taken.
@@ -145,7 +148,7 @@ pub fn forward(ctx: &XdpContext, params: &Params, worker: *const WorkerRow, mut 
         count(Reason::NoteNoCredit);
         return false;
     }
-    if bytes > usize::from(peer.max_frame) {
+    if bytes > (from >> 48) as usize {
         count(Reason::NoteTooLong);
         return false;
     }
@@ -178,8 +181,8 @@ pub fn forward(ctx: &XdpContext, params: &Params, worker: *const WorkerRow, mut 
         header.flow_sequence = number_in_flow(header.flow);
     }
     header.load = carried(worker, row, header.arrival_ns);
-    // SAFETY: the bytes lie between the frame's start and end, checked above; [u8; N] has alignment 1.
-    unsafe { write(at as *mut [u8; ETHERNET_BYTES], emit_ethernet(peer.mac, peer.source_mac)) };
+    // SAFETY: the bytes lie between the frame's start and end, checked above.
+    unsafe { wide::store(at, &ethernet(to, from)) };
     if let Some(key) = &key {
         header.flags |= key.flags();
     }
@@ -194,6 +197,17 @@ pub fn forward(ctx: &XdpContext, params: &Params, worker: *const WorkerRow, mut 
         route(ctx.as_ptr());
     }
     true
+}
+
+/// The Ethernet header of a frame to a peer, of the words that hold the two addresses in its row.
+#[inline(always)]
+fn ethernet(to: u64, from: u64) -> [u8; ETHERNET_BYTES] {
+    let ethertype = u64::from(ETHERTYPE_LINK.to_be());
+    let (first, last) = (to & 0xffff_ffff_ffff | from << 48, from >> 16 & 0xffff_ffff | ethertype << 32);
+    let mut bytes = [0; ETHERNET_BYTES];
+    bytes[..wide::WORD].copy_from_slice(&first.to_le_bytes());
+    bytes[wide::WORD..].copy_from_slice(&last.to_le_bytes()[..ETHERNET_BYTES - wide::WORD]);
+    bytes
 }
 
 /// Whether there is room in front of the frame for all headers that there are.

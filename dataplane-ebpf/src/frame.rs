@@ -76,24 +76,32 @@ impl Packet for XdpFrame {
     }
 }
 
+/// Bits of the highest 16 of [`Found::kind`].
+const DISCARD_UNKNOWN: u64 = 1 << 48;
+const OPERAND: u64 = 1 << 49;
+const KEY: u64 = 1 << 50;
+const V6: u64 = 1 << 51;
+const UDP: u64 = 1 << 52;
+const PKTGEN: u64 = 1 << 53;
+
 /// Puts what was found out about a packet away; see [`Found`].
 #[inline(always)]
 pub fn remember(found: *mut Found, active: &Active) {
     let anep = &active.anep;
+    let when = |is: bool, bit: u64| if is { bit } else { 0 };
+    let kind = u64::from(anep.type_id)
+        | (active.l3 as u64) << 16
+        | (active.l4 as u64) << 32
+        | when(anep.discard_unknown, DISCARD_UNKNOWN)
+        | when(anep.operand.is_some(), OPERAND)
+        | when(anep.key.is_some(), KEY)
+        | when(active.v6, V6)
+        | when(active.udp, UDP)
+        | when(active.pktgen, PKTGEN);
     let value = Found {
-        type_id: u32::from(anep.type_id),
-        discard_unknown: u32::from(anep.discard_unknown),
-        payload_len: anep.payload_len() as u32,
-        trailing: active.trailing as u32,
-        has_operand: u32::from(anep.operand.is_some()),
-        operand: anep.operand.unwrap_or(0),
-        has_key: u32::from(anep.key.is_some()),
-        key: anep.key.unwrap_or(0),
-        l3: active.l3 as u32,
-        l4: active.l4 as u32,
-        v6: u32::from(active.v6),
-        udp: u32::from(active.udp),
-        pktgen: u32::from(active.pktgen),
+        kind,
+        lengths: anep.payload_len() as u64 | (active.trailing as u64) << 32,
+        numbers: u64::from(anep.operand.unwrap_or(0)) | u64::from(anep.key.unwrap_or(0)) << 32,
         scratch: 0,
     };
     // SAFETY: `found` is a live map value of this CPU, and XDP programs of one CPU do not interrupt each other.
@@ -105,22 +113,24 @@ pub fn remember(found: *mut Found, active: &Active) {
 pub fn recall(found: *const Found) -> Active {
     // SAFETY: as above.
     let found = unsafe { read_volatile(found) };
+    let has = |bit: u64| found.kind & bit != 0;
+    let half = |at: u32| (found.kind >> at) as usize & 0xffff;
     Active {
         anep: Anep {
             // The header ends where the payload begins; only its length matters from here on.
             header_len: 0,
-            packet_len: found.payload_len as usize,
-            type_id: found.type_id as u16,
-            discard_unknown: found.discard_unknown != 0,
-            operand: if found.has_operand != 0 { Some(found.operand) } else { None },
-            key: if found.has_key != 0 { Some(found.key) } else { None },
+            packet_len: found.lengths as u32 as usize,
+            type_id: found.kind as u16,
+            discard_unknown: has(DISCARD_UNKNOWN),
+            operand: if has(OPERAND) { Some(found.numbers as u32) } else { None },
+            key: if has(KEY) { Some((found.numbers >> 32) as u32) } else { None },
             ..Anep::default()
         },
-        pktgen: found.pktgen != 0,
-        l3: found.l3 as usize,
-        l4: found.l4 as usize,
-        v6: found.v6 != 0,
-        udp: found.udp != 0,
-        trailing: found.trailing as usize,
+        pktgen: has(PKTGEN),
+        l3: half(16),
+        l4: half(32),
+        v6: has(V6),
+        udp: has(UDP),
+        trailing: (found.lengths >> 32) as usize,
     }
 }

@@ -78,19 +78,12 @@ pub static XDP_COUNT: PerCpuArray<u64, REASONS> = PerCpuArray::new();
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Found {
-    pub type_id: u32,
-    pub discard_unknown: u32,
-    pub payload_len: u32,
-    pub trailing: u32,
-    pub has_operand: u32,
-    pub operand: u32,
-    pub has_key: u32,
-    pub key: u32,
-    pub l3: u32,
-    pub l4: u32,
-    pub v6: u32,
-    pub udp: u32,
-    pub pktgen: u32,
+    /// From the lowest 16 bits up: type id, offsets of IP and transport header, and which of the rest there is.
+    pub kind: u64,
+    /// Bytes of payload, and in the high half of what lies behind the packet.
+    pub lengths: u64,
+    /// Operand, and in the high half the key.
+    pub numbers: u64,
     /// Where the parser's loops forget what they know.
     pub scratch: u32,
 }

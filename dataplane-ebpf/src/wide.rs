@@ -26,16 +26,30 @@ pub unsafe fn load<const N: usize>(at: usize) -> [u8; N] {
     bytes
 }
 
-/// Writes whole words at `at`.
+/// Writes an even number of bytes at `at`.
 ///
 /// # Safety
 /// They lie inside the frame or its metadata, as the verifier has seen.
 #[inline(always)]
 pub unsafe fn store<const N: usize>(at: usize, bytes: &[u8; N]) {
-    const { assert!(N.is_multiple_of(WORD)) };
-    for (index, word) in bytes.as_chunks::<WORD>().0.iter().enumerate() {
+    const { assert!(N.is_multiple_of(2)) };
+    let (words, rest) = bytes.as_chunks::<WORD>();
+    for (index, word) in words.iter().enumerate() {
         let (at, word) = (at + WORD * index, u64::from_ne_bytes(*word));
         // SAFETY: the caller's promise.
         unsafe { asm!("*(u64 *)({} + 0) = {}", in(reg) at, in(reg) word, options(nostack)) };
+    }
+    let at = at + WORD * words.len();
+    let (halves, rest) = rest.as_chunks::<4>();
+    for (index, half) in halves.iter().enumerate() {
+        let (at, half) = (at + 4 * index, u64::from(u32::from_ne_bytes(*half)));
+        // SAFETY: the caller's promise.
+        unsafe { asm!("*(u32 *)({} + 0) = {}", in(reg) at, in(reg) half, options(nostack)) };
+    }
+    let at = at + 4 * halves.len();
+    for (index, quarter) in rest.as_chunks::<2>().0.iter().enumerate() {
+        let (at, quarter) = (at + 2 * index, u64::from(u16::from_ne_bytes(*quarter)));
+        // SAFETY: the caller's promise.
+        unsafe { asm!("*(u16 *)({} + 0) = {}", in(reg) at, in(reg) quarter, options(nostack)) };
     }
 }

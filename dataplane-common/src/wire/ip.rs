@@ -143,9 +143,20 @@ pub fn has_group_source<P: Packet + ?Sized>(frame: &P, l3: usize, v6: bool) -> b
 pub fn ipv4_checksum_ok<P: Packet + ?Sized>(frame: &P, l3: usize, l4: usize) -> bool {
     // The sum is zero or not whatever the order of the bytes, and words of any length do (RFC 1071 section 2).
     let mut sum: u64 = 0;
-    let mut at = l3;
-    // At most 15 words of 4 bytes: IHL has four bits.
-    for _ in 0..15 {
+    for at in [l3, l3 + 8] {
+        let Some(words) = frame.read::<8>(at) else {
+            return false;
+        };
+        let words = u64::from_ne_bytes(words);
+        sum += (words & 0xffff_ffff) + (words >> 32);
+    }
+    let Some(word) = frame.read::<4>(l3 + 16) else {
+        return false;
+    };
+    sum += u64::from(u32::from_ne_bytes(word));
+    let mut at = l3 + IPV4_BYTES;
+    // At most 10 words of options: IHL has four bits.
+    for _ in 0..10 {
         if at >= l4 {
             break;
         }
