@@ -97,7 +97,7 @@ impl Path<'_> {
     }
 
     fn measure_node(&mut self, transport: Transport, interrupt: &Interrupt) -> Result<((Reading, Reading), Noise)> {
-        let _next_node = product::play_next_node(self.lab, transport == Transport::Udp)?;
+        let _next_node = product::play_next_node(self.lab, self.settings.generator_cpu, transport == Transport::Udp)?;
         product::wait_for_next_node(self.lab, interrupt)?;
         interrupt.sleep(PLAN)?;
         let pid = *self.lab.cluster.pids().first().context("BUG: a started node without a process")?;

@@ -22,7 +22,7 @@ use dataplane_user::worker::monotonic_ns;
 use super::background::Background;
 use super::contender::{Running, Settings};
 use super::kernel;
-use super::lab::{Lab, NEXT, TESTED, inside};
+use super::lab::{Lab, NEXT, TESTED, inside, take_cpu};
 use crate::generate::FrameSpec;
 use crate::generate::frame::MIN_SIZE;
 use crate::interrupt::Interrupt;
@@ -143,7 +143,7 @@ pub fn start(
     // What occupies the worker is more than a node takes by default.
     node.backlog_limit = Duration::ZERO;
     lab.cluster.start(TESTED, &node, interrupt)?;
-    match keep_company(lab, task, interrupt) {
+    match keep_company(lab, settings.generator_cpu, task, interrupt) {
         Ok(company) => Ok(Box::new(Node { task, pids: lab.cluster.pids(), company })),
         Err(error) => {
             // The failure to start is what is told.
@@ -208,10 +208,10 @@ pub fn profile(settings: &Settings) -> String {
     format!("[active]\npktgen_port = {PKTGEN_PORT}\npktgen_operand = {REDIRECTED_WORK_NS}\n")
 }
 
-fn keep_company(lab: &Lab, task: Task, interrupt: &Interrupt) -> Result<Company> {
+fn keep_company(lab: &Lab, cpu: usize, task: Task, interrupt: &Interrupt) -> Result<Company> {
     let occupations = Arc::new(AtomicU64::new(0));
     let occupier = match task {
-        Task::Redirect => Some(occupy(lab, Arc::clone(&occupations))?),
+        Task::Redirect => Some(occupy(lab, cpu, Arc::clone(&occupations))?),
         Task::Local | Task::Pass => None,
     };
     if occupier.is_some() {
@@ -220,18 +220,20 @@ fn keep_company(lab: &Lab, task: Task, interrupt: &Interrupt) -> Result<Company>
             status.workers.iter().map(|worker| u128::from(worker.backlog_ns)).sum::<u128>() > least_ns
         })?;
     }
-    let next_node = play_next_node(lab, false)?;
+    let next_node = play_next_node(lab, cpu, false)?;
     wait_for_next_node(lab, interrupt)?;
     Ok(Company { occupier, occupations, next_node })
 }
 
-/// Keeps the tested node's worker occupied without using the CPU, by packets that may not be sent away.
-fn occupy(lab: &Lab, count: Arc<AtomicU64>) -> Result<Background> {
+/// Keeps the tested node's worker occupied without using the CPU, by packets that may not be sent away. They come from `cpu`,
+/// where the generator is: a veth receives where the sender of the first packet is, and goes on there while packets wait.
+fn occupy(lab: &Lab, cpu: usize, count: Arc<AtomicU64>) -> Result<Background> {
     let interface = lab.cluster.plan().port(TESTED).generator_interface;
     let (device, socket) = packet_socket(lab, Host::Generator, &interface)?;
     let operand = Some(OCCUPATION.as_nanos() as u32);
     let frame = FrameSpec { operand, ..spec(lab, MIN_SIZE, (Builtin::Hold, UDP_PORT)) }.build()?;
     Ok(Background::start(move |is_over| {
+        take_cpu(cpu)?;
         let send = || {
             socket.send(device.index, &frame).with_context(|| format!("cannot send out of {interface}"))?;
             count.fetch_add(1, Ordering::Relaxed);
@@ -301,17 +303,18 @@ fn check_purity(status: &Status, task: Task, occupations: u64) -> Result<()> {
     Ok(())
 }
 
-/// Plays the next node: reports until it is over, with `in_udp` by datagrams.
+/// Plays the next node on `cpu`: reports until it is over, with `in_udp` by datagrams.
 ///
 /// # Errors
 /// A socket cannot be opened.
-pub(crate) fn play_next_node(lab: &Lab, in_udp: bool) -> Result<Background> {
+pub(crate) fn play_next_node(lab: &Lab, cpu: usize, in_udp: bool) -> Result<Background> {
     let plan = lab.cluster.plan();
     let (ours, tested) = (plan.link(NEXT, TESTED), plan.link(TESTED, NEXT));
     let onward = lab.onward_receiver();
     let (device, socket) = packet_socket(lab, Host::Node(NEXT), &ours.interface)?;
     let epoch = (monotonic_ns() >> 20) as u32;
     Ok(Background::start(move |is_over| {
+        take_cpu(cpu)?;
         let mut sequence = 0;
         while !is_over.load(Ordering::Relaxed) {
             let mut frame = report(sequence, epoch, onward.last_forward()?, tested.mac, ours.mac);

@@ -15,8 +15,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::command::line;
 use crate::interrupt::Interrupt;
 
-/// How long a node may take to attach its programs and start its workers.
-const START_PATIENCE: Duration = Duration::from_secs(15);
+/// How long a node may take to attach its programs and start its workers: in an emulated guest, a while.
+const START_PATIENCE: Duration = Duration::from_secs(60);
 /// How long a node may take to end after it was told to.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 /// Pause between two looks at a process.
