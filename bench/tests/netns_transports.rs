@@ -44,7 +44,10 @@ fn sum(statuses: &[Status], reasons: &[Reason]) -> u64 {
 const SENT: [Reason; 2] = [Reason::Redirected, Reason::SentForward];
 
 fn every_packet_is_answered(transport: &'static str, routed: bool) {
-    let chosen = move |node| NodeSettings { transport: transport.to_owned(), routed, ..settings("ept-erl", node) };
+    // An emulated machine takes more than the default for some packets.
+    let patience = Duration::from_secs(1);
+    let chosen =
+        move |node| NodeSettings { transport: transport.to_owned(), routed, patience, ..settings("ept-erl", node) };
     with_cluster(3, chosen, |bench| {
         overload(bench);
         let statuses = bench.wait_for_rest(1..=3);

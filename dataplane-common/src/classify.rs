@@ -77,6 +77,7 @@ pub fn classify<P: Packet + ?Sized>(frame: &P, rules: &Rules) -> Class {
     let Some(transport) = ip::find_transport(frame) else {
         return Class::NotActive;
     };
+    let transport = forget_way(frame, &transport);
     let (udp, anep_at, limit) = match transport.protocol {
         PROTOCOL_UDP | PROTOCOL_ACTIVE if transport.fragment => return Class::Fragment,
         PROTOCOL_UDP => {
@@ -112,6 +113,28 @@ pub fn classify<P: Packet + ?Sized>(frame: &P, rules: &Rules) -> Class {
             udp,
             trailing: limit - anep.packet_len,
         }),
+    }
+}
+
+/// The same, whichever headers it was found behind: see [`Packet::forget`].
+#[inline(always)]
+fn forget_way<P: Packet + ?Sized>(frame: &P, transport: &Transport) -> Transport {
+    const V6: u32 = 1 << 16;
+    const FRAGMENT: u32 = 1 << 17;
+    let when = |is: bool, bit: u32| if is { bit } else { 0 };
+    // No offset here has more than 16 bits, nor has the length.
+    let kind = transport.l3 as u32
+        | u32::from(transport.protocol) << 8
+        | when(transport.v6, V6)
+        | when(transport.fragment, FRAGMENT);
+    let (kind, place) = (frame.forget(kind), frame.forget(transport.l4 as u32 | (transport.l4_len as u32) << 16));
+    Transport {
+        v6: kind & V6 != 0,
+        l3: (kind & 0xff) as usize,
+        l4: (place & 0xffff) as usize,
+        l4_len: (place >> 16) as usize,
+        protocol: (kind >> 8) as u8,
+        fragment: kind & FRAGMENT != 0,
     }
 }
 

@@ -123,7 +123,7 @@ fn needs(what: &str, capability: &str) -> Advice {
 }
 
 /// The oldest series of kernels on which the programs are known to load.
-const OLDEST_KERNEL: (u32, u32) = (6, 12);
+const OLDEST_KERNEL: (u32, u32) = (6, 1);
 
 /// What a refusal by the verifier means on the kernel of this release, if that is an older one than the oldest.
 fn too_old(release: &str) -> Option<Advice> {
@@ -134,11 +134,10 @@ fn too_old(release: &str) -> Option<Advice> {
         Advice::new(
             format!(
                 "this kernel is {release}; the programs need {oldest_major}.{oldest_minor}: older verifiers follow more of their \
-                 paths, and before 6.9 they count more stack for each call than there is"
+                 paths"
             ),
             format!(
-                "boot Linux {oldest_major}.{oldest_minor} or newer (Debian 12 has it in its backports: \
-                 `apt install -t bookworm-backports linux-image-amd64`)"
+                "boot Linux {oldest_major}.{oldest_minor} or newer: Debian 12 has it"
             ),
         )
     })
@@ -469,11 +468,11 @@ mod tests {
 
     #[test]
     fn a_kernel_that_is_too_old_is_named_and_another_one_is_not_blamed() {
-        for old in ["6.1.0-50-amd64", "5.15.0", "6.11.9"] {
+        for old in ["5.10.0-30-amd64", "5.15.0", "6.0.9"] {
             let advice = too_old(old).unwrap();
-            assert!(advice.why.contains(old) && advice.todo.contains("Linux 6.12 or newer"), "{advice:?}");
+            assert!(advice.why.contains(old) && advice.todo.contains("Linux 6.1 or newer"), "{advice:?}");
         }
-        for other in ["6.12.117+deb13-amd64", "7.3.4", "6.18-rc1", "", "linux"] {
+        for other in ["6.1.0-50-amd64", "6.12.117+deb13-amd64", "7.3.4", "6.18-rc1", "", "linux"] {
             assert_eq!(too_old(other), None, "{other}");
         }
     }

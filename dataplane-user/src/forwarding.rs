@@ -4,12 +4,14 @@
 //! |---|---|
 //! | send | run time of `dp_ingress`, mean: what the node of arrival works before a packet is on its way |
 //! | send, by a worker | besides, the time that workers spend on a packet outside its function, mean: where workers decide |
-//! | receive | run time of `dp_link`, mean, and the time that workers spend on a packet outside its function, mean; of links by kernel sockets, the latter alone |
+//! | receive | run time of `dp_link`, mean; of links by kernel sockets, which a worker reads, the time that workers spend on a packet outside its function, mean |
 //! | wire | half of what packets take to a peer and back beyond the time they spend there, mean over the peers, transmission left out |
 //!
 //! Run times are the kernel's (`BPF_STATS_RUN_TIME`). Counting them costs two readings of a clock per packet, so it is switched on
-//! for a moment from time to time. What a worker spends outside functions has the system calls in it that send and receive. What the
-//! kernel does besides, with a redirected frame after the program has ended or before a socket has it, is in none of the costs. Peers are taken to be like this node. Until something has been measured, the configured cost applies.
+//! for a moment from time to time. What a worker spends outside functions has the system calls in it that send and receive; the worker
+//! that computes a packet spends it wherever that is, so it is no cost of forwarding. What the kernel does besides, with a redirected
+//! frame after the program has ended or before a socket has it, is in none of the costs. Peers are taken to be like this node. Until
+//! something has been measured, the configured cost applies.
 
 use std::fs;
 use std::io;
@@ -180,7 +182,7 @@ impl Meter {
                 follow(&mut self.link_ns, link.mean_since(counting.from[1]));
             }
             self.counting = None;
-            let is_known = self.ingress_ns > 0 && self.knows_link();
+            let is_known = self.ingress_ns > 0 && (self.link_ns > 0 || !self.has_link);
             self.next_programs_ns = now_ns + if is_known { PROGRAMS_NS } else { FIRST_NS };
         } else if let (Ok(switch), Ok(from)) = (enable_stats(Stats::RunTime), programs.read()) {
             self.counting = Some(Counting { since_ns: now_ns, from, _switch: switch });
@@ -223,22 +225,13 @@ impl Meter {
         }
     }
 
-    fn knows_link(&self) -> bool {
-        self.link_ns > 0 || !self.has_link
-    }
-
     /// What forwarding costs as far as it is known.
     fn cost(&self) -> Forwarding {
         let known = |measured, prior| if measured > 0 { measured } else { prior };
-        let receive_ns = self.link_ns.saturating_add(self.outside_ns);
+        let receive_ns = if self.has_link { self.link_ns } else { self.outside_ns };
         Forwarding {
             send_ns: known(self.ingress_ns, self.prior.send_ns),
-            // Half of it would be misleading.
-            receive_ns: if self.knows_link() {
-                known(receive_ns, self.prior.receive_ns)
-            } else {
-                self.prior.receive_ns
-            },
+            receive_ns: known(receive_ns, self.prior.receive_ns),
             wire_ns: known(self.wire_ns, self.prior.wire_ns),
             ..self.prior
         }
@@ -313,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn receiving_is_the_program_and_what_workers_do_besides() {
+    fn receiving_is_the_program_and_workers_spend_their_part_on_every_packet() {
         let tables = Arc::new(tables(4, 1, 1, 1));
         let mut meter = meter(&tables);
         let row = tables.workers.row(0);
@@ -321,17 +314,17 @@ mod tests {
         set(row, offset_of!(WorkerRow, stepped_ns), 1_000_000);
         set(row, offset_of!(WorkerRow, busy_ns), 850_000);
         meter.turn(0);
-        assert_eq!((meter.outside_ns, shown(&tables)), (1_500, PRIOR), "one part alone says too little");
+        assert_eq!((meter.outside_ns, shown(&tables)), (1_500, PRIOR), "a packet computed here costs it, too");
         (meter.ingress_ns, meter.link_ns) = (700, 400);
         set(row, offset_of!(WorkerRow, stepped_packets), 110);
         meter.turn(LOOK_NS);
-        assert_eq!(shown(&tables), Forwarding { send_ns: 700, receive_ns: 1_900, ..PRIOR });
+        assert_eq!(shown(&tables), Forwarding { send_ns: 700, receive_ns: 400, ..PRIOR });
         // Ten more packets are too few; with thirty more they count together.
         set(row, offset_of!(WorkerRow, stepped_packets), 140);
         set(row, offset_of!(WorkerRow, stepped_ns), 1_000_000 + 40 * 2_300);
         meter.turn(2 * LOOK_NS);
         assert_eq!(meter.outside_ns, 1_600, "an eighth of the way");
-        assert_eq!(tables.forwarding_by_worker(), Forwarding { send_ns: 700 + 1_600, receive_ns: 2_000, ..PRIOR });
+        assert_eq!(tables.forwarding_by_worker(), Forwarding { send_ns: 700 + 1_600, receive_ns: 400, ..PRIOR });
     }
 
     #[test]

@@ -32,6 +32,7 @@ use crate::interrupt::{Interrupt, Interrupted};
 use crate::peers::contender::Settings;
 use crate::peers::lab::Lab;
 use crate::peers::{self};
+use crate::status::Status;
 use crate::topology::{self, BPFFS, Cluster, Purpose, Shape};
 use crate::trials::Log;
 
@@ -217,11 +218,12 @@ impl Bench<'_> {
                 interrupt.check()?;
                 let flow = if place == Place::There { flows.there } else { flows.here };
                 let plan = self.plan(flow, *frame_bytes);
-                let before = forwarded(&self.cluster)?;
+                let before = self.cluster.status(NODE)?;
                 let watch = NoiseWatch::begin(&[self.cluster.pids(), vec![std::process::id()]].concat())?;
                 let answers = ping::ask(&self.cluster, &plan, self.cpus.generator)?;
                 let noise = watch.end()?;
-                let forwarded = forwarded(&self.cluster)?.saturating_sub(before);
+                let after = self.cluster.status(NODE)?;
+                let forwarded = forwarded(&after).saturating_sub(forwarded(&before));
                 let quantile = |share| answers.round_trip.quantile_ns(share);
                 let (p50_ns, p99_ns, p999_ns) = (quantile(0.5), quantile(0.99), quantile(0.999));
                 let (sent, lost, frame_bytes) = (answers.sent, answers.lost, *frame_bytes);
@@ -248,7 +250,7 @@ impl Bench<'_> {
                     p999_ns,
                     noise,
                 };
-                check_place(&trips)?;
+                check_place(&trips, &before, &after)?;
                 let line = Line::RoundTrips(trips);
                 self.log.write(&line)?;
                 self.lines.push(line);
@@ -263,9 +265,8 @@ impl Bench<'_> {
 }
 
 /// Packets that node 1 has sent to node 2.
-fn forwarded(cluster: &Cluster) -> Result<u64> {
-    let status = cluster.status(NODE)?;
-    Ok(status.count(Reason::Redirected) + status.count(Reason::SentForward))
+fn forwarded(status: &Status) -> u64 {
+    status.count(Reason::Redirected) + status.count(Reason::SentForward)
 }
 
 /// Finds a flow for each node by trying.
@@ -275,9 +276,9 @@ fn find_flows(cluster: &Cluster, cpu: usize, interrupt: &Interrupt) -> Result<Fl
         interrupt.check()?;
         let port = cluster.plan().port(NODE);
         let plan = Plan { port, flow, frame_bytes: 74, warm_up: 0, count: TRIED };
-        let before = forwarded(cluster)?;
+        let before = forwarded(&cluster.status(NODE)?);
         let answers = ping::ask(cluster, &plan, cpu)?;
-        match forwarded(cluster)?.saturating_sub(before) {
+        match forwarded(&cluster.status(NODE)?).saturating_sub(before) {
             0 => here = here.or(Some(flow)),
             count if count >= answers.sent => there = there.or(Some(flow)),
             // The plan changed meanwhile.
@@ -290,12 +291,19 @@ fn find_flows(cluster: &Cluster, cpu: usize, interrupt: &Interrupt) -> Result<Fl
     bail!("none of {FLOWS} flows goes to node 2, or none stays at node 1: does node 1 see node 2?")
 }
 
-/// Whether the packets were computed where they had to be: a round trip of others would be worth nothing.
-fn check_place(trips: &RoundTrips) -> Result<()> {
+/// Whether the packets were computed where they had to be: a round trip of others would be worth nothing. The error says what node
+/// 1 has counted between `before` and `after`.
+fn check_place(trips: &RoundTrips, before: &Status, after: &Status) -> Result<()> {
     let share = trips.computed_there();
-    let percent = share * 100.0;
-    ensure!(share >= PURITY, "only {percent:.1} % of {} packets were computed at {}", trips.sent, trips.place.name());
-    Ok(())
+    if share >= PURITY {
+        return Ok(());
+    }
+    let rose = Reason::ALL.iter().filter_map(|reason| {
+        let by = after.count(*reason).saturating_sub(before.count(*reason));
+        (by > trips.sent / 100).then(|| format!("{} {by}", reason.name()))
+    });
+    let (percent, rose) = (share * 100.0, rose.collect::<Vec<_>>().join(", "));
+    bail!("only {percent:.1} % of {} packets were computed at {}: {rose}", trips.sent, trips.place.name());
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@ use super::cell::Flood;
 use super::outcome::Outcome;
 use super::*;
 use crate::cpu::Noise;
+use crate::status::tests::status;
 
 fn options() -> Options {
     Options { rounds: 2, packets: 100, frame_bytes: vec![74], window: 0.1, size: 64, out: PathBuf::new() }
@@ -83,11 +84,13 @@ fn goals_are_judged_by_medians() {
 #[test]
 fn packets_computed_elsewhere_spoil_a_measurement() {
     let Line::RoundTrips(good) = trips(0, Transport::Xdp, 1) else { panic!("no round trips") };
-    assert!(check_place(&good).is_ok());
-    assert!(check_place(&RoundTrips { place: Place::Here, forwarded: 3, ..good }).is_ok());
-    let error = check_place(&RoundTrips { forwarded: 150, ..good }).unwrap_err().to_string();
-    assert_eq!(error, "only 50.0 % of 300 packets were computed at node 2");
-    assert!(check_place(&RoundTrips { place: Place::Here, ..good }).is_err());
+    let (before, after) = (status(1, &[], &[]), status(1, &[(Reason::NoteNoCredit, 150), (Reason::MarkTaken, 3)], &[]));
+    let check = |trips: RoundTrips| check_place(&trips, &before, &after);
+    assert!(check(good).is_ok());
+    assert!(check(RoundTrips { place: Place::Here, forwarded: 3, ..good }).is_ok());
+    let error = check(RoundTrips { forwarded: 150, ..good }).unwrap_err().to_string();
+    assert_eq!(error, "only 50.0 % of 300 packets were computed at node 2: note_no_credit 150");
+    assert!(check(RoundTrips { place: Place::Here, ..good }).is_err());
 }
 
 #[test]

@@ -175,6 +175,8 @@ pub struct NodeSettings {
     pub frames: u32,
     /// How long a worker looks for packets before it sleeps.
     pub spin: Duration,
+    /// How long a result waits for an earlier one of its flow.
+    pub patience: Duration,
     /// In which order workers serve what waits.
     pub discipline: String,
     /// Idle workers ask peers for work.
@@ -215,6 +217,7 @@ impl NodeSettings {
             cpus: vec![cpu],
             frames: 4096,
             spin: Duration::from_micros(20),
+            patience: Duration::from_millis(50),
             discipline: "fifo".to_owned(),
             pull: false,
             backlog_limit: Duration::from_millis(500),
@@ -474,10 +477,11 @@ impl Plan {
             ));
         }
         add(format!(
-            "[workers]\ncpus = {:?}\nframes = {}\nspin = \"{}\"\ndiscipline = \"{}\"\npull = {}\nbacklog_limit = \"{}\"\n",
+            "[workers]\ncpus = {:?}\nframes = {}\nspin = \"{}\"\npatience = \"{}\"\ndiscipline = \"{}\"\npull = {}\nbacklog_limit = \"{}\"\n",
             settings.cpus,
             settings.frames,
             format_duration(settings.spin),
+            format_duration(settings.patience),
             settings.discipline,
             settings.pull,
             format_duration(settings.backlog_limit)

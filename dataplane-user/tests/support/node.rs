@@ -238,6 +238,14 @@ impl Node<'_> {
         Outcome { verdict: result.return_value, metadata: data_out, frame, time }
     }
 
+    /// Whether this kernel lets drivers put more than 32 bytes of metadata in front of a frame, as Linux does since 6.3.
+    pub fn has_room_for_metadata(&mut self) -> bool {
+        let (data, context) = self.input(Arrival { interface: PORT, queue: 0, metadata: 36 }, &[0; 64]);
+        let program = self.object.load_program("dp_pass").unwrap_or_else(|error| panic!("{error}"));
+        let options = TestRunOptions { data_in: Some(&data), ctx_in: Some(&context), ..TestRunOptions::new() };
+        program.test_run(options).is_ok()
+    }
+
     /// Runs a program `runs` times on one frame; the mean time of a run.
     pub fn time(&mut self, program: &'static str, at: Arrival, frame: &[u8], runs: u32) -> Duration {
         let (data, context) = self.input(at, frame);

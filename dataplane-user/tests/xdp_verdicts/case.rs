@@ -395,6 +395,10 @@ impl Case {
 pub fn check(node: &mut Node<'_>, cases: &[Case]) {
     assert!(!cases.is_empty());
     let words = node.words();
+    let needs_room = cases.iter().any(|case| case.at.metadata > 0);
+    let has_room = !needs_room || node.has_room_for_metadata();
+    // Before Linux 6.3 metadata has 32 bytes in all, and ours takes them.
+    let cases: Vec<&Case> = cases.iter().filter(|case| has_room || case.at.metadata == 0).collect();
     let failures: Vec<String> = cases.iter().filter_map(|case| check_one(node, case, &words).err()).collect();
     words.restore(&node.tables);
     assert!(failures.is_empty(), "{} of {} cases fail\n\n{}", failures.len(), cases.len(), failures.join("\n"));
