@@ -41,6 +41,7 @@ pub mod meta;
 pub mod order;
 pub mod packet;
 pub mod params;
+mod pick;
 pub mod plan;
 pub mod policy;
 pub mod pull;

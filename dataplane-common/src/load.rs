@@ -11,12 +11,12 @@
 //!
 //! A restarted node has a larger boot epoch; positions of different epochs are never compared.
 
-use core::hint::select_unpredictable;
 use core::mem::offset_of;
 
 use crate::bands::Behind;
 use crate::decay::Rate;
 use crate::maps::{LoadRow, WorkerRow, pair};
+use crate::pick::{larger, less, smaller};
 pub use crate::signals::{Forwarding, Signals};
 use crate::wire::link::{Carried, Header};
 
@@ -319,9 +319,9 @@ pub trait Row {
         let pressed = share(relax.after_us(pressure, since), workers) as u64;
         let expected = relaxed + pressed * gain_milli as u64 / 1000;
         let sent = share(ahead(self.word(Word::SentNs) as u32, acked), workers);
-        let left = select_unpredictable(backlog as u64 > age, (backlog as u64).wrapping_sub(age), 0);
+        let left = less(backlog.into(), age);
         let least = left + sent as u64;
-        saturate(select_unpredictable(expected > least, expected, least))
+        smaller(larger(expected, least), u32::MAX.into()) as u32
     }
 }
 

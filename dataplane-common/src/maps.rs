@@ -7,7 +7,7 @@
 pub use crate::params::{AUTH_FULL, AUTH_HEADER, AUTH_OFF, AUTH_REPORTS, Params};
 
 /// Changes whenever a layout below, the metadata or the interconnect header changes.
-pub const ABI_VERSION: u32 = 7;
+pub const ABI_VERSION: u32 = 8;
 
 /// Rows in the load table when the object is loaded by hand; `dataplane run` sizes it to the cluster.
 pub const DEFAULT_NODES: usize = 64;
@@ -494,6 +494,9 @@ pub struct FlowRow {
     pub issued: u64,
     /// Number of the next result to leave ([`crate::order::Released`]). Written by whoever sends that result.
     pub released: u64,
+    /// When its packets so far are expected to be done, ns of the monotonic clock ([`crate::order::expected_ns`]). Written by
+    /// whoever decides, where the policy estimates it; two at once may lose one of the two.
+    pub expected_ns: u64,
 }
 
 /// Rows of `FLOWS`. A flow's slot is the low bits of its hash; flows of one slot wait for each other.
@@ -546,7 +549,7 @@ const _: () = assert!(size_of::<InterfaceRow>() == 8);
 const _: () = assert!(size_of::<MetaRow>() == 48);
 const _: () = assert!(size_of::<ReloadRow>() == 1024);
 const _: () = assert!(size_of::<SlotRow>() == 16);
-const _: () = assert!(size_of::<FlowRow>() == 16);
+const _: () = assert!(size_of::<FlowRow>() == 24);
 const _: () = assert!(size_of::<SignalsRow>() == 64);
 
 #[cfg(test)]

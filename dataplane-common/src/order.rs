@@ -9,6 +9,8 @@
 //!   passes the turn on at once and leaves its CPU and the time. The same CPU may follow at once, because its frames
 //!   stay in one queue; everybody else waits [`SETTLE_NS`], longer than a poll.
 
+use crate::load::saturate;
+
 /// How long after the XDP program has released a result nobody but the same CPU may follow, ns: longer than a poll of a device
 /// (64 frames, `NAPI_POLL_WEIGHT`) takes, after which the kernel sends what was redirected meanwhile.
 pub const SETTLE_NS: u64 = SETTLE_UNITS as u64 * UNIT_NS;
@@ -102,6 +104,24 @@ impl Released {
     }
 }
 
+/// When the packets of a flow are expected to be done, ns, after one more that is expected to be done `done_ns` after
+/// `now_ns`: what [`FlowRow::expected_ns`](crate::maps::FlowRow::expected_ns) holds.
+///
+/// A packet that is done before the earlier ones of its flow has gained nothing: its result waits for theirs. Policies that
+/// estimate when a packet is done therefore count it as done no earlier ([`crate::policy::Job::earlier_ns`]), and prefer a
+/// node where it does not overtake.
+#[inline(always)]
+pub const fn expected_ns(before_ns: u64, now_ns: u64, done_ns: u32) -> u64 {
+    let done_ns = now_ns + done_ns as u64;
+    if done_ns > before_ns { done_ns } else { before_ns }
+}
+
+/// Time until then, ns.
+#[inline(always)]
+pub const fn earlier_ns(expected_ns: u64, now_ns: u64) -> u32 {
+    saturate(expected_ns.saturating_sub(now_ns))
+}
+
 #[inline(always)]
 const fn time_of(now_ns: u64) -> u32 {
     (now_ns / UNIT_NS) as u32 & TIME_MASK
@@ -142,6 +162,12 @@ mod tests {
     fn a_worker_has_sent_what_it_releases() {
         let released = Released::by_worker(7);
         assert!(released.is_settled(0) && released.may_follow(0, 0) && released.may_follow(5, 1 << 40));
+    }
+
+    #[test]
+    fn a_flow_is_done_when_its_last_packet_is() {
+        assert_eq!((expected_ns(0, 100, 50), expected_ns(500, 100, 50), expected_ns(120, 100, 50)), (150, 500, 150));
+        assert_eq!((earlier_ns(150, 100), earlier_ns(150, 200), earlier_ns(1 << 40, 0)), (50, 0, u32::MAX));
     }
 
     #[test]

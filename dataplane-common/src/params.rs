@@ -54,6 +54,8 @@ pub struct Params {
     pub pktgen_functions: u16,
     /// Operand of its packets.
     pub pktgen_operand: u32,
+    /// Reserved, zero.
+    pub reserved: u32,
     /// The settings of the policies.
     pub tuning: Tuning,
 }
@@ -90,9 +92,10 @@ impl Params {
         pktgen_port: 0,
         pktgen_functions: 0,
         pktgen_operand: 0,
+        reserved: 0,
         tuning: Tuning::DEFAULT,
     };
 }
 
 // No padding: another setting may need a reserved word.
-const _: () = assert!(size_of::<Params>() == 60 + size_of::<Tuning>());
+const _: () = assert!(size_of::<Params>() == 64 + size_of::<Tuning>());

@@ -9,11 +9,11 @@ use aya_ebpf::helpers::generated::{bpf_get_smp_processor_id, bpf_loop};
 use dataplane_common::held;
 use dataplane_common::load::{Forwarding, Here, LoadView, Row, Signals, Visit, Word, WorkerLoad};
 use dataplane_common::maps::{FunctionRow, LoadRow, MAX_WORKERS, Params, SignalsRow, WorkerRow, function_slot};
-use dataplane_common::order::{Place, Released};
+use dataplane_common::order::{self, Place, Released};
 use dataplane_common::plan::HERE;
 use dataplane_common::policy::{Needs, needing};
 use dataplane_common::taking::{self, Cells};
-use dataplane_common::wire::link::{FLAG_UNDONE, Header, Report};
+use dataplane_common::wire::link::{FLAG_UNDONE, Header, NO_FLOW, Report};
 
 use crate::maps::{FLOWS, FUNCTIONS, HELD, LOAD_TABLE, ROSTER, SIGNALS, SLOTS, TURNS};
 
@@ -351,6 +351,36 @@ pub fn take_result(params: &Params, header: &Header, now_ns: u64) {
 #[inline(always)]
 pub fn press(params: &Params, row: *mut LoadRow, now_ns: u64, charged_ns: u32) {
     taking::press(params, &Live(row), &TheSignals, now_ns, charged_ns);
+}
+
+/// The word in which the end of a flow slot's packets stands, if a policy wants to know and results keep an order.
+#[inline(always)]
+fn expected(params: &Params, slot: u16) -> Option<*mut u64> {
+    if params.policies & needing(Needs::EXPECTED) == 0 || slot == NO_FLOW {
+        return None;
+    }
+    let row = FLOWS.get_ptr_mut(u32::from(slot))?;
+    // SAFETY: `row` is a live map value; only an address is taken.
+    Some(unsafe { addr_of_mut!((*row).expected_ns) })
+}
+
+/// Time until the packets so far of a flow slot are expected to be done, ns.
+#[inline(always)]
+pub fn earlier_ns(params: &Params, slot: u16, now_ns: u64) -> u32 {
+    match expected(params, slot) {
+        Some(word) => order::earlier_ns(read_word(word), now_ns),
+        None => 0,
+    }
+}
+
+/// Notes that one more of them is expected to be done `done_ns` after `now_ns`; 0 = nobody knows.
+#[inline(always)]
+pub fn expect(params: &Params, slot: u16, now_ns: u64, done_ns: u32) {
+    if done_ns > 0
+        && let Some(word) = expected(params, slot)
+    {
+        write_word(word, order::expected_ns(read_word(word), now_ns, done_ns));
+    }
 }
 
 /// The number of a packet in its flow slot; `None` when results need not keep an order.

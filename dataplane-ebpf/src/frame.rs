@@ -47,13 +47,7 @@ impl Packet for XdpFrame {
 
     #[inline(always)]
     fn forget(&self, value: u32) -> u32 {
-        if self.scratch.is_null() {
-            return value;
-        }
-        // SAFETY: a word of a live map value of this CPU, and XDP programs of one CPU do not interrupt each other.
-        unsafe { write_volatile(self.scratch, value) };
-        // SAFETY: as above.
-        unsafe { read_volatile(self.scratch) }
+        if self.scratch.is_null() { value } else { through(self.scratch, value) }
     }
 
     #[inline(always)]
@@ -74,6 +68,22 @@ impl Packet for XdpFrame {
         // SAFETY: the N bytes at `at` lie between the frame's start and end, checked above.
         Some(unsafe { wide::load(at) })
     }
+}
+
+/// `value`, of which the verifier forgets what it knows: see [`Packet::forget`].
+#[inline(always)]
+pub fn forget(found: *mut Found, value: u32) -> u32 {
+    // SAFETY: `found` is a live map value; only an address is taken.
+    through(unsafe { addr_of_mut!((*found).scratch) }, value)
+}
+
+/// `value`, written to a word and read again.
+#[inline(always)]
+fn through(word: *mut u32, value: u32) -> u32 {
+    // SAFETY: a word of a live map value of this CPU, and XDP programs of one CPU do not interrupt each other.
+    unsafe { write_volatile(word, value) };
+    // SAFETY: as above.
+    unsafe { read_volatile(word) }
 }
 
 /// Bits of the highest 16 of [`Found::kind`].

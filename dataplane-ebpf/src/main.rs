@@ -42,6 +42,7 @@ use dataplane_common::wire::link::{
     Carried, ETHERTYPE_LINK, FLAG_DIRECT, FLAG_HELD, FLAG_UNDONE, Header, Kind, NO_FLOW, OVERHEAD_BYTES, Report,
 };
 use dataplane_common::wire::route::is_routed;
+use maps::Found;
 use frame::XdpFrame;
 
 /// Frames from outside.
@@ -59,13 +60,13 @@ pub fn dp_ingress(ctx: XdpContext) -> u32 {
         Class::Malformed(reason) => drop_frame(reason),
         Class::Active(active) => {
             frame::remember(found, &active);
-            handle_active(&ctx, params, &frame::recall(found))
+            handle_active(&ctx, params, found, &frame::recall(found))
         }
     }
 }
 
 #[inline(always)]
-fn handle_active(ctx: &XdpContext, params: &Params, active: &Active) -> u32 {
+fn handle_active(ctx: &XdpContext, params: &Params, found: *mut Found, active: &Active) -> u32 {
     let Some(function) = maps::function_for(active) else {
         return if active.anep.discard_unknown {
             drop_frame(Reason::DropUnknownType)
@@ -108,12 +109,17 @@ fn handle_active(ctx: &XdpContext, params: &Params, active: &Active) -> u32 {
         bytes: frame.len() + forward_overhead(params.auth),
         function: function as u16,
         home: row.home,
+        earlier_ns: 0,
         class: identity.class,
         flow: identity.flow,
         key: identity.key,
         random: random(params, identity.flow, now_ns),
     };
     access::count_demand(params, function);
+    let flow = if row.order == ORDER_NONE { NO_FLOW } else { identity.flow as u16 & (FLOW_SLOTS as u16 - 1) };
+    // Whatever is known of the flow, the verifier follows one way on.
+    let earlier_ns = frame::forget(found, access::earlier_ns(params, flow, now_ns));
+    let job = Job { earlier_ns, ..job };
     let decision = if row.order == ORDER_AFFINE || row.flags & FUNCTION_WORKER != 0 {
         Decision::LOCAL
     } else {
@@ -121,7 +127,7 @@ fn handle_active(ctx: &XdpContext, params: &Params, active: &Active) -> u32 {
     };
     #[cfg(feature = "log")]
     log_decision(ctx, active.anep.type_id, ept_ns, &decision);
-    let flow = if row.order == ORDER_NONE { NO_FLOW } else { identity.flow as u16 & (FLOW_SLOTS as u16 - 1) };
+    access::expect(params, flow, now_ns, decision.done_ns);
     if let Verdict::Redirect(node) = decision.verdict
         && forward(ctx, params, worker, (node, &job), (row.type_id as u16, interface as u16, flow), row.flags)
     {

@@ -395,6 +395,8 @@ impl Scene<'_> {
             ept_ns,
             bytes: frame_bytes + forward_overhead(self.params.auth),
             function: self.index,
+            // Nothing of its flow is out.
+            earlier_ns: 0,
             home: row.home,
             class: question.class,
             flow: question.flow,

@@ -235,6 +235,7 @@ proptest! {
                 bytes: 14 + 20 + 8 + 16 + 100 + OVERHEAD_BYTES,
                 function: 3,
                 home: 0,
+                earlier_ns: 0,
                 class,
                 flow,
                 key: flow,

@@ -205,6 +205,7 @@ impl<'a> Engine<'a> {
         }
         let worker = self.worker_of(packet.flow);
         let decision = self.decide(arrival, &packet, worker);
+        self.flows.expect(self.now_ns, packet.flow, decision.done_ns);
         let (destination, predicted_ns) = match decision.verdict {
             Verdict::Redirect(to) if to != arrival.node && usize::from(to) < self.nodes.len() => (to, decision.there),
             _ => (arrival.node, decision.here),
@@ -235,6 +236,10 @@ impl<'a> Engine<'a> {
             bytes: usize::from(packet.bytes) + OVERHEAD_BYTES,
             function: packet.kind,
             home,
+            earlier_ns: match self.scenario.egress {
+                Egress::Ordered => self.flows.earlier_ns(self.now_ns, packet.flow),
+                Egress::Direct | Egress::Ingress => 0,
+            },
             class: packet.class,
             flow: mix(u64::from(packet.flow)) as u32,
             key: arrival.key,

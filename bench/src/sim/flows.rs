@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
+use dataplane_common::order::{self, expected_ns};
+
 use super::hashing::MixHasher;
 use super::statistics::Times;
 
@@ -17,6 +19,8 @@ struct Flow {
     released: u32,
     /// Packets that wait for earlier ones.
     held: u32,
+    /// When the packets so far are expected to be done, ns ([`expected_ns`]).
+    expected_ns: u64,
 }
 
 /// A packet that is out and waits for earlier ones of its flow; `None` = it was lost, and nobody need wait for it.
@@ -50,6 +54,17 @@ impl Flows {
         let flow = &mut self.flows[flow as usize];
         flow.issued = flow.issued.wrapping_add(1);
         flow.issued.wrapping_sub(1)
+    }
+
+    /// Time until the packets of a flow are expected to be done, ns.
+    pub fn earlier_ns(&self, now_ns: u64, flow: u32) -> u32 {
+        order::earlier_ns(self.flows[flow as usize].expected_ns, now_ns)
+    }
+
+    /// One more packet of a flow is expected to be done after `done_ns`.
+    pub fn expect(&mut self, now_ns: u64, flow: u32, done_ns: u32) {
+        let expected = &mut self.flows[flow as usize].expected_ns;
+        *expected = expected_ns(*expected, now_ns, done_ns);
     }
 
     /// A packet that arrived at `arrived_ns` comes out.
@@ -114,6 +129,14 @@ mod tests {
         flows.out(40, (0, 0), 39, false);
         assert_eq!((flows.out, flows.ordered_ns), (3, 75));
         assert_eq!(flows.ordered.map(|ordered| ordered.finish().max_ns), Some(26));
+    }
+
+    #[test]
+    fn a_flow_is_expected_to_be_done_with_its_last_packet() {
+        let mut flows = Flows::new(2, false);
+        flows.expect(100, 1, 50);
+        flows.expect(110, 1, 5);
+        assert_eq!((flows.earlier_ns(120, 1), flows.earlier_ns(200, 1), flows.earlier_ns(120, 0)), (30, 0, 0));
     }
 
     #[test]

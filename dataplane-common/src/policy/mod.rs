@@ -57,6 +57,8 @@ pub struct Job {
     pub function: u16,
     /// Node that takes all packets of this kind for now, plus one; 0 = none ([`crate::maps::FunctionRow::home`]).
     pub home: u32,
+    /// Time until the earlier packets of its flow are expected to be done, ns; 0 when its result need not wait for theirs.
+    pub earlier_ns: u32,
     /// Service class, 0 (lowest) to 7: the precedence bits of the IP header.
     pub class: u8,
     /// Hash of the flow: addresses, ports, protocol.
@@ -122,16 +124,18 @@ pub struct Decision {
     pub there: u64,
     /// The rule that decided.
     pub why: Why,
+    /// Time until the packet is expected to be done, ns; 0 when the policy does not estimate it.
+    pub done_ns: u32,
 }
 
 impl Decision {
     /// Stay, without having looked at any other node.
-    pub const LOCAL: Self = Self { verdict: Verdict::Local, here: 0, there: u64::MAX, why: Why::Alone };
+    pub const LOCAL: Self = Self { verdict: Verdict::Local, here: 0, there: u64::MAX, why: Why::Alone, done_ns: 0 };
 
     /// Stay, for `why`, with `here` as the value of staying.
     #[inline(always)]
     pub const fn stay(here: u64, why: Why) -> Self {
-        Self { verdict: Verdict::Local, here, there: u64::MAX, why }
+        Self { verdict: Verdict::Local, here, there: u64::MAX, why, done_ns: 0 }
     }
 
     /// Go to `node` when `there` is below `here` by more than `margin`; `there` = `u64::MAX` says that there is no node.
@@ -141,9 +145,9 @@ impl Decision {
             return Self::stay(here, Why::Alone);
         }
         if there.saturating_add(margin) < here {
-            Self { verdict: Verdict::Redirect(node), here, there, why: Why::Worse }
+            Self { verdict: Verdict::Redirect(node), here, there, why: Why::Worse, done_ns: 0 }
         } else {
-            Self { verdict: Verdict::Local, here, there, why: Why::Better }
+            Self { verdict: Verdict::Local, here, there, why: Why::Better, done_ns: 0 }
         }
     }
 }
@@ -192,6 +196,8 @@ impl Needs {
     pub const PROBES: Self = Self(32);
     /// How many packets of each function arrive.
     pub const DEMAND: Self = Self(64);
+    /// When the packets of a flow are expected to be done.
+    pub const EXPECTED: Self = Self(128);
 
     /// Both.
     pub const fn and(self, other: Self) -> Self {

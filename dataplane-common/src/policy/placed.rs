@@ -30,7 +30,7 @@ pub(super) fn to_node<L: LoadView>(job: &Job, params: &Params, loads: &L, node: 
     }
     match loads.row(node) {
         Some(row) if row.is_candidate(job.now_ns) => {
-            Decision { verdict: Verdict::Redirect(node), here: 0, there: u64::MAX, why: Why::Plan }
+            Decision { verdict: Verdict::Redirect(node), here: 0, there: u64::MAX, why: Why::Plan, done_ns: 0 }
         }
         _ => Decision::stay(0, Why::Alone),
     }

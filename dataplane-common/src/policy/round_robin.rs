@@ -58,7 +58,7 @@ pub(super) fn to_position<L: LoadView>(job: &Job, loads: &L, position: u32, coun
     let mut first = First { now_ns: job.now_ns, node: 0, found: false };
     loads.visit(position, 1, count, &mut first);
     if first.found {
-        Decision { verdict: Verdict::Redirect(first.node), here: 0, there: u64::MAX, why: Why::Turn }
+        Decision { verdict: Verdict::Redirect(first.node), here: 0, there: u64::MAX, why: Why::Turn, done_ns: 0 }
     } else {
         Decision::stay(0, Why::Alone)
     }

@@ -32,10 +32,14 @@ impl Model<'_> {
         load * (256 - share) as f64 / 256.0
     }
 
+    fn early(&self, done: f64) -> f64 {
+        (f64::from(self.job.earlier_ns) - done).max(0.0) * f64::from(self.tuning.early_milli) / 1000.0
+    }
+
     fn here(&self) -> f64 {
         let (x, (s, ..)) = (f64::from(self.job.ept_ns), self.cost());
         let wait = self.ahead(self.table.here.behind, f64::from(self.table.here.backlog_ns));
-        wait + x + self.delay(wait, (x - s).max(0.0))
+        wait + x + self.delay(wait, (x - s).max(0.0)) + self.early(wait + x)
     }
 
     fn predicted(&self, row: &LoadRow) -> f64 {
@@ -59,7 +63,8 @@ impl Model<'_> {
         let work = f64::from(self.job.ept_ns) / speed + r;
         let u = (f64::from(self.table.signals.utilisation_milli) / 1000.0).min(0.98);
         let price = f64::from(self.tuning.price_milli) / 1000.0 * (s + r) * u / (1.0 - u);
-        wait.max(s + transit) + work + self.delay(wait, work) + price
+        let done = wait.max(s + transit) + work;
+        done + self.delay(wait, work) + price + self.early(done)
     }
 }
 
@@ -71,10 +76,16 @@ fn is_near(a: f64, b: f64) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
     #[test]
-    fn agrees_with_the_formula(table in table(), ept in 0u32..2_000_000, random: u32, spread in prop_oneof![Just(0), Just(2000)]) {
+    fn agrees_with_the_formula(
+        table in table(),
+        ept in 0u32..2_000_000,
+        earlier_ns in prop_oneof![Just(0), 0u32..5_000_000],
+        random: u32,
+        spread in prop_oneof![Just(0), Just(2000)],
+    ) {
         let params = params(KIND);
         let params = Params { tuning: Tuning { spread_milli: spread, ..params.tuning }, ..params };
-        let job = job(ept, random);
+        let job = Job { earlier_ns, ..job(ept, random) };
         let decision = decide(KIND, &job, &params, &table);
         let cost = table.forwarding;
         if decision.why == Why::Guard {
@@ -106,6 +117,20 @@ proptest! {
 
 fn busy(backlog_ns: u32) -> Here {
     Here { backlog_ns, queued_milli: 9000, ..Here::default() }
+}
+
+#[test]
+fn a_flow_does_not_overtake_itself_for_nothing() {
+    let (kind, params) = (KIND, params(KIND));
+    let table = Table::new(busy(40_000), [idle()]);
+    let decide = |earlier_ns| decide(kind, &Job { earlier_ns, ..job(20_000, 0) }, &params, &table);
+    let (free, bound) = (decide(0), decide(400_000));
+    assert_eq!(free.verdict, Verdict::Redirect(1));
+    assert!(free.done_ns > 20_000 && free.done_ns < 60_000, "{free:?}");
+    // Both results would wait for the earlier ones, and a redirect costs.
+    assert_eq!((bound.verdict, bound.done_ns), (Verdict::Local, 60_000), "{bound:?}");
+    // An earlier end that either is behind changes nothing.
+    assert_eq!(decide(10_000).verdict, free.verdict);
 }
 
 #[test]

@@ -14,15 +14,16 @@ use dataplane_common::credit::has_credit;
 use dataplane_common::hash::mix;
 use dataplane_common::load::{Forwarding, Here, LoadView, Signals, Visit, Word, saturate};
 use dataplane_common::maps::{
-    FUNCTION_LOSSLESS, FUNCTION_WORKER, FunctionRow, LoadRow, ORDER_AFFINE, SignalsRow, SlotRow,
+    FUNCTION_LOSSLESS, FUNCTION_WORKER, FlowRow, FunctionRow, LoadRow, ORDER_AFFINE, SignalsRow, SlotRow,
 };
 use dataplane_common::meta::Origin;
+use dataplane_common::order;
 use dataplane_common::plan::HERE;
 use dataplane_common::policy::{Job, Verdict, decide};
 use dataplane_common::reason::Reason;
 use dataplane_common::seal::forward_overhead;
 use dataplane_common::tuning::FIFO;
-use dataplane_common::wire::link::Kind;
+use dataplane_common::wire::link::{Kind, NO_FLOW};
 
 use super::{Taken, Worker};
 use crate::maps::{Row, Tables};
@@ -158,11 +159,15 @@ impl<P: Port> Worker<P> {
         } else {
             u64::from(params.seed ^ identity.flow)
         };
+        let expected = (metadata.flow != NO_FLOW)
+            .then(|| self.tables.flows.row(metadata.flow.into()).word(offset_of!(FlowRow, expected_ns)));
+        let earlier_ns = expected.map_or(0, |word| order::earlier_ns(word.load(Relaxed), now_ns));
         let job = Job {
             now_ns,
             ept_ns: metadata.charged_ns,
             bytes: bytes.len() + forward_overhead(params.auth),
             function: metadata.function,
+            earlier_ns,
             home: (policy >> 32) as u32,
             class: identity.class,
             flow: identity.flow,
@@ -170,7 +175,11 @@ impl<P: Port> Worker<P> {
             random: mix(seed) as u32,
         };
         let seen = Seen { tables: &self.tables, here: self.ahead(), turns: &self.turns };
-        match decide(policy as u32, &job, params, &seen).verdict {
+        let decision = decide(policy as u32, &job, params, &seen);
+        if let (Some(word), 1..) = (expected, decision.done_ns) {
+            word.store(order::expected_ns(word.load(Relaxed), now_ns, decision.done_ns), Relaxed);
+        }
+        match decision.verdict {
             Verdict::Local => None,
             Verdict::Redirect(node) => Some(node),
         }

@@ -1,7 +1,7 @@
 //! Packets that workers place, and results that leave elsewhere than they came from.
 
 use dataplane_common::maps::{
-    FUNCTION_DIRECT, FUNCTION_WORKER, FunctionRow, LoadRow, ORDER_AFFINE, ORDER_NONE, SignalsRow,
+    FUNCTION_DIRECT, FUNCTION_WORKER, FlowRow, FunctionRow, LoadRow, ORDER_AFFINE, ORDER_FLOW, ORDER_NONE, SignalsRow,
 };
 use dataplane_common::policy::PolicyKind;
 use dataplane_common::wire::ip::ETHERNET_BYTES;
@@ -17,7 +17,11 @@ pub(super) const LONG_NS: u32 = 200_000;
 
 /// A worker that places the packets of all functions by least work, with a peer that is idle.
 pub(super) fn rig(order: u32, flags: u32, change: impl FnOnce(&mut Settings)) -> Rig {
-    let policy = PolicyKind::LeastWork;
+    rig_of(PolicyKind::LeastWork, order, flags, change)
+}
+
+/// The same by another policy.
+fn rig_of(policy: PolicyKind, order: u32, flags: u32, change: impl FnOnce(&mut Settings)) -> Rig {
     let mut rig = Rig::set_up(
         256,
         |settings| {
@@ -59,6 +63,32 @@ pub(super) fn question(number: u8) -> Packet {
 
 pub(super) fn header(frame: &[u8]) -> Header {
     Header::parse(frame, ETHERNET_BYTES).unwrap()
+}
+
+#[test]
+fn a_flow_stays_where_it_does_not_overtake_itself() {
+    let mut rig = rig_of(PolicyKind::Sooner, ORDER_FLOW, FUNCTION_WORKER, |_| {});
+    let flow = 5;
+    let end = |rig: &Rig| rig.tables.flows.row(flow).word(offset_of!(FlowRow, expected_ns)).load(Relaxed);
+    let before_ns = monotonic_ns();
+    let mut arrives = |rig: &mut Rig, number: u8| {
+        let charged = rig.charge(PORT, LONG_NS);
+        let given = rig.metadata(PORT, charged, Builtin::Forward);
+        let metadata = Metadata { flow: flow as u16, flow_sequence: number.into(), ..given };
+        assert!(rig.kernels[PORT].deliver_with_metadata(&metadata.emit(), &question(number).frame()));
+    };
+    (0..2).for_each(|number| arrives(&mut rig, number));
+    rig.worker.step();
+    assert_eq!((rig.take(PORT).len(), rig.take(LINK).len()), (1, 1), "the second one is done sooner there");
+    let done_ns = end(&rig);
+    assert!(done_ns >= before_ns + u64::from(LONG_NS) && done_ns <= monotonic_ns() + 2 * u64::from(LONG_NS));
+    // The result of that one has come. Nothing more is done before another time, wherever it is computed.
+    set(rig.tables.flows.row(flow), offset_of!(FlowRow, released), 2);
+    set(rig.tables.flows.row(flow), offset_of!(FlowRow, expected_ns), monotonic_ns() + 1_000_000_000_000);
+    (2..4).for_each(|number| arrives(&mut rig, number));
+    rig.worker.step();
+    assert_eq!(rig.take(LINK).len(), 0, "a redirect would gain nothing");
+    rig.finish();
 }
 
 #[test]

@@ -12,6 +12,8 @@ use dataplane_common::maps::{
 use dataplane_common::plan::{HERE, NOWHERE, SLOTS, TABLES};
 use dataplane_common::policy::FULL_SCAN;
 
+use dataplane_user::worker::monotonic_ns;
+
 use super::generate::TYPES;
 use crate::support::node::{Node, OTHER_PORT, PORT, WORKERS};
 use crate::support::random::Random;
@@ -68,7 +70,11 @@ impl Tables {
             node.set(Place::slot(slot, offset_of!(SlotRow, charged_ns)), random.word() >> random.below(64));
         }
         for slot in 0..FLOW_SLOTS as u16 {
-            node.set(Place::flow(slot, offset_of!(FlowRow, issued)), random.word() >> random.below(64));
+            let word = random.word();
+            node.set(Place::flow(slot, offset_of!(FlowRow, issued)), word >> random.below(64));
+            // Some are done before the first packet is decided about, and most are not.
+            let expected_ns = monotonic_ns() + (word >> (30 + word % 20));
+            node.set(Place::flow(slot, offset_of!(FlowRow, expected_ns)), expected_ns);
         }
         tables
     }

@@ -12,11 +12,13 @@ use dataplane_common::plan::{HERE, NOWHERE};
 use dataplane_common::policy::{Needs, PolicyKind, needing};
 use dataplane_common::reason::Reason::{DropAnepVersion, NoteUnreachable};
 use dataplane_common::tuning::{self, Tuning};
+use dataplane_user::worker::monotonic_ns;
 
 use super::case::{
-    ABSENT, BYTES, Case, FAR, NEAR, NODE, PROFILE, TIMED, check, flow_of, functions, node, node_with, params,
+    ABSENT, BYTES, Case, FAR, NEAR, NODE, PROFILE, RECEIVE_NS, SEND_NS, TIMED, WIRE_NS, check, flow_of, functions,
+    node, node_with, params,
 };
-use crate::support::frames::{Carrier, Packet, UDP_PORT, with};
+use crate::support::frames::{Carrier, OVERHEAD, Packet, UDP_PORT, with};
 use crate::support::node::{Node, inside};
 use crate::support::words::{Place, two};
 
@@ -30,6 +32,16 @@ fn plain() -> Packet {
 
 fn timed() -> Packet {
     Packet::new(TIMED).operand(COST_NS)
+}
+
+/// Time until a timed packet is done at an idle node: the way there, what receiving costs, and its own.
+fn away_ns(packet: &Packet) -> u64 {
+    u64::from(SEND_NS + WIRE_NS + RECEIVE_NS + COST_NS) + (packet.frame().len() + OVERHEAD) as u64
+}
+
+/// Where it stands when the packets of its flow are expected to be done.
+fn end_of(packet: &Packet) -> Place {
+    Place::flow(flow_of(&packet.frame()), offset_of!(FlowRow, expected_ns))
 }
 
 /// Changes the functions of a node.
@@ -222,15 +234,51 @@ fn what_is_sent_presses_on_the_load_that_is_predicted() {
         check(
             &mut node,
             &[
-                case("the first").stamps(pressure, COST_NS).goes_to(NEAR, TIMED, COST_NS),
+                case("the first")
+                    .stamps(pressure, COST_NS)
+                    .times(end_of(&timed()), away_ns(&timed()))
+                    .goes_to(NEAR, TIMED, COST_NS),
                 // 1 µs to forget in, and an age has passed.
                 case("an age after the last")
                     .given(Place::signals(offset_of!(SignalsRow, utilisation_milli)), two(0, 500))
                     .given(pressure, 900_000)
                     .stamps(pressure, COST_NS)
+                    .times(end_of(&timed()), away_ns(&timed()))
                     .goes_to(NEAR, TIMED, COST_NS),
-                Case::port("what stays does not press", timed().frame()).stays(2, COST_NS),
+                Case::port("what stays does not press", timed().frame())
+                    .times(end_of(&timed()), COST_NS.into())
+                    .stays(2, COST_NS),
             ],
+        );
+    });
+}
+
+#[test]
+fn a_flow_stays_where_it_does_not_overtake_itself() {
+    inside("a_flow_stays_where_it_does_not_overtake_itself", |site| {
+        let mut node = node(site, PolicyKind::Sooner);
+        let pressure = Place::load(NEAR, offset_of!(LoadRow, pressure_ns));
+        let waits = |name: &str| Case::port(name, timed().frame()).backlog(0, 50_000, 1).load(NEAR, 0, 0);
+        // Further away than the longest test.
+        let much_later = monotonic_ns() + 1_000_000_000_000;
+        check(
+            &mut node,
+            &[
+                waits("done sooner there")
+                    .stamps(pressure, COST_NS)
+                    .times(end_of(&timed()), away_ns(&timed()))
+                    .goes_to(NEAR, TIMED, COST_NS),
+                waits("but not its earlier packets").given(end_of(&timed()), much_later).stays(2, COST_NS),
+            ],
+        );
+        refit(&mut node, |_, row| row.order = ORDER_NONE);
+        check(
+            &mut node,
+            &[waits("nor need it wait for them")
+                .given(end_of(&timed()), much_later)
+                .unordered()
+                .stamps(pressure, COST_NS)
+                .goes_to(NEAR, TIMED, COST_NS)],
         );
     });
 }
@@ -247,16 +295,23 @@ fn the_class_says_what_waits_ahead() {
             Case::port(name, packet.frame()).backlog(0, 200_000, 2).given(behind, 255).load(NEAR, 0, 0)
         };
         let pressure = Place::load(NEAR, offset_of!(LoadRow, pressure_ns));
-        let goes = |case: Case| case.stamps(pressure, COST_NS).goes_to(NEAR, TIMED, COST_NS);
+        let goes = |name: &str, packet: Packet| {
+            let (end, away_ns) = (end_of(&packet), away_ns(&packet));
+            case(name, packet).stamps(pressure, COST_NS).times(end, away_ns).goes_to(NEAR, TIMED, COST_NS)
+        };
+        let stays = |name: &str, packet: Packet| {
+            let end = end_of(&packet);
+            case(name, packet).times(end, COST_NS.into()).stays(2, COST_NS)
+        };
         let v6 = |class| Packet { v6: true, class, ..timed() };
         check(
             &mut node,
             &[
-                goes(case("the lowest", timed())),
-                goes(case("the last but one", Packet { class: 6, ..timed() })),
-                case("the highest", Packet { class: 7, ..timed() }).stays(2, COST_NS),
-                goes(case("the lowest over IPv6", v6(0))),
-                case("the highest over IPv6", v6(7)).stays(2, COST_NS),
+                goes("the lowest", timed()),
+                goes("the last but one", Packet { class: 6, ..timed() }),
+                stays("the highest", Packet { class: 7, ..timed() }),
+                goes("the lowest over IPv6", v6(0)),
+                stays("the highest over IPv6", v6(7)),
             ],
         );
     });
