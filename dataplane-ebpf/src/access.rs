@@ -17,6 +17,11 @@ use dataplane_common::wire::link::{FLAG_UNDONE, Header, NO_FLOW, Report};
 
 use crate::maps::{FLOWS, FUNCTIONS, HELD, LOAD_TABLE, ROSTER, SIGNALS, SLOTS, TURNS};
 
+/// Policies that want to know how many packets of each function arrive.
+const COUNTING: u64 = needing(Needs::DEMAND);
+/// Policies that want to know when the packets of a flow are expected to be done.
+const EXPECTING: u64 = needing(Needs::EXPECTED);
+
 /// Written by the loader before the programs are verified; constant afterwards.
 #[unsafe(no_mangle)]
 static PARAMS: Params = Params::DEFAULT;
@@ -236,7 +241,7 @@ unsafe extern "C" fn visit_one<V: Visit>(_index: u32, state: *mut c_void) -> c_l
 /// Counts an arrival for `function`, when a policy wants to know.
 #[inline(always)]
 pub fn count_demand(params: &Params, function: u32) {
-    if params.policies & needing(Needs::DEMAND) != 0
+    if params.policies & COUNTING != 0
         && let Some(row) = FUNCTIONS.get_ptr_mut(function_slot(function, 0))
     {
         // SAFETY: `row` is a live map value; only an address is taken.
@@ -356,7 +361,7 @@ pub fn press(params: &Params, row: *mut LoadRow, now_ns: u64, charged_ns: u32) {
 /// The word in which the end of a flow slot's packets stands, if a policy wants to know and results keep an order.
 #[inline(always)]
 fn expected(params: &Params, slot: u16) -> Option<*mut u64> {
-    if params.policies & needing(Needs::EXPECTED) == 0 || slot == NO_FLOW {
+    if params.policies & EXPECTING == 0 || slot == NO_FLOW {
         return None;
     }
     let row = FLOWS.get_ptr_mut(u32::from(slot))?;
