@@ -82,7 +82,7 @@ settings! {
     relax_milli = 50_000, Milli, 1 ..= 1_000_000, "Sooner: time in which a load forgets a report, in mean service times.";
     early_milli = 1000, Milli, 0 ..= 10_000, "Sooner: weight of the time for which a result would wait for earlier ones of its flow.";
     gain_milli = 1000, Milli, 0 ..= 100_000, "Sooner: how much own packets in flight say about those of others.";
-    spread_milli = 4000, Milli, 0 ..= 100_000, "Sooner: nodes within this many median errors of the best are equals.";
+    spread_milli = 4000, Milli, 0 ..= 100_000, "Sooner: nodes within this many median errors of the best are equals; with fewer than 16 peers within less.";
     threshold_milli = 700, Milli, 1 ..= 1_000, "Thresholds: load from which a node is over.";
     recovery_milli = 500, Milli, 0 ..= 1_000, "Thresholds: load at which it is no longer.";
     step_milli = 200, Milli, 0 ..= 1_000, "Thresholds: share of the way to the mean load that the adaptive threshold goes (1/5, 1/10, 1/15).";

@@ -21,7 +21,7 @@
 //!   it does not overtake itself, unless that costs more: *safe switch* as a preference.
 //! - `L` is the number of packets that a longer queue delays: long packets go on small imbalances, short ones on large ones.
 //! - Nodes that differ by less than the predictions err (`spread` × the median error) are equals, and one of them is drawn,
-//!   so that many senders do not all choose the same one.
+//!   so that many senders do not all choose the same one. Among few there is little to fear, and the draw is narrower.
 //!
 //! Theory: Hyytiä, Penttinen and Aalto, "Size- and state-aware dispatching problem" (EJOR 2012) for the value of a queue;
 //! Mitzenmacher, "How useful is old information?" (TPDS 2000) for sampling. Cost: up to 16 nodes, or a sample of 8.
@@ -44,6 +44,8 @@ pub struct Sooner;
 const MOST_NS: u64 = 1 << 32;
 const MOST_PACKETS_Q16: u64 = 1 << 28;
 
+/// Peers from which the draw has its whole width.
+const MANY_PEERS: u32 = 16;
 /// More than any value.
 const NOBODY: u64 = 1 << 62;
 
@@ -124,6 +126,13 @@ impl Terms {
     }
 }
 
+/// Width of the draw, ns: the more nodes may choose the same one, the wider.
+#[inline(always)]
+fn spread_ns(deviation_ns: u32, spread_milli: u32, peers: u32) -> u32 {
+    let followers = u64::from(peers.min(MANY_PEERS));
+    saturate(u64::from(deviation_ns) * u64::from(spread_milli) * followers / (1000 * u64::from(MANY_PEERS)))
+}
+
 struct Best {
     terms: Terms,
     spread_ns: u32,
@@ -175,7 +184,7 @@ impl Policy for Sooner {
         if stay <= least {
             return Decision { done_ns: saturate(done), ..Decision::stay(stay, Why::Short) };
         }
-        let spread_ns = saturate(u64::from(signals.deviation_ns) * u64::from(tuning.spread_milli) / 1000);
+        let spread_ns = spread_ns(signals.deviation_ns, tuning.spread_milli, loads.peers());
         let draws = Draws::from(job.random);
         let mut best = Best { terms, spread_ns, draws, rank_ns: NOBODY, there_ns: NOBODY, done_ns: 0, node: 0 };
         look(loads, job.random, tuning.sample, &mut best);

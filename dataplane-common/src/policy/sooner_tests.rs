@@ -98,7 +98,8 @@ proptest! {
         let values: Vec<_> = table.candidates().map(|(node, row)| (node, model.there(row))).collect();
         let best = values.iter().map(|(_, there)| *there).fold(f64::INFINITY, f64::min);
         let margin = f64::from(params.margin_ns);
-        let spread = f64::from(table.signals.deviation_ns) * f64::from(spread) / 1000.0;
+        let followers = f64::from((&table).peers().min(16)) / 16.0;
+        let spread = f64::from(table.signals.deviation_ns) * f64::from(spread) / 1000.0 * followers;
         match decision.verdict {
             Verdict::Redirect(node) => {
                 let (_, there) = values.iter().find(|(id, _)| *id == node).unwrap();
