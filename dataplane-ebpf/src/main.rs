@@ -42,8 +42,8 @@ use dataplane_common::wire::link::{
     Carried, ETHERTYPE_LINK, FLAG_DIRECT, FLAG_HELD, FLAG_UNDONE, Header, Kind, NO_FLOW, OVERHEAD_BYTES, Report,
 };
 use dataplane_common::wire::route::is_routed;
-use maps::Found;
 use frame::XdpFrame;
+use maps::Found;
 
 /// Frames from outside.
 #[xdp]
@@ -101,25 +101,22 @@ fn handle_active(ctx: &XdpContext, params: &Params, found: *mut Found, active: &
     };
     let frame = XdpFrame::of(ctx);
     let identity = identify(&frame, active);
-    // SAFETY: the helper takes no pointers and is available to XDP programs.
-    let now_ns = unsafe { bpf_ktime_get_ns() };
+    let now_ns = now_ns();
+    let flow = if row.order == ORDER_NONE { NO_FLOW } else { identity.flow as u16 & (FLOW_SLOTS as u16 - 1) };
     let job = Job {
         now_ns,
         ept_ns,
         bytes: frame.len() + forward_overhead(params.auth),
         function: function as u16,
         home: row.home,
-        earlier_ns: 0,
+        // Whatever is known of the flow, the verifier follows one way on.
+        earlier_ns: frame::forget(found, access::earlier_ns(params, flow, now_ns)),
         class: identity.class,
         flow: identity.flow,
         key: identity.key,
         random: random(params, identity.flow, now_ns),
     };
     access::count_demand(params, function);
-    let flow = if row.order == ORDER_NONE { NO_FLOW } else { identity.flow as u16 & (FLOW_SLOTS as u16 - 1) };
-    // Whatever is known of the flow, the verifier follows one way on.
-    let earlier_ns = frame::forget(found, access::earlier_ns(params, flow, now_ns));
-    let job = Job { earlier_ns, ..job };
     let decision = if row.order == ORDER_AFFINE || row.flags & FUNCTION_WORKER != 0 {
         Decision::LOCAL
     } else {
@@ -153,6 +150,13 @@ fn handle_active(ctx: &XdpContext, params: &Params, found: *mut Found, active: &
         Err(act::Refused::NoSocket) => pass(Reason::PassNoSocket),
         Err(act::Refused::NoHeadroom) => drop_frame(Reason::DropHeadroom),
     }
+}
+
+/// Now, ns of the monotonic clock.
+#[inline(always)]
+fn now_ns() -> u64 {
+    // SAFETY: the helper takes no pointers and is available to XDP programs.
+    unsafe { bpf_ktime_get_ns() }
 }
 
 /// The packet's random number: with a seed always the same for a flow, else of the clock, whose low bits nobody outside
@@ -277,8 +281,7 @@ fn handle_forward(ctx: &XdpContext, params: &Params, header: &Header) -> u32 {
     let Some(row) = access::function(function, ctx.rx_queue_index()) else {
         return drop_frame(Reason::DropLinkNoSocket);
     };
-    // SAFETY: the helper takes no pointers and is available to XDP programs.
-    let arrival_ns = unsafe { bpf_ktime_get_ns() };
+    let arrival_ns = now_ns();
     take_piggyback(params, header, arrival_ns);
     let charge = Charge {
         function: function as u16,
@@ -302,8 +305,7 @@ fn handle_forward(ctx: &XdpContext, params: &Params, header: &Header) -> u32 {
 
 #[inline(always)]
 fn handle_result(ctx: &XdpContext, params: &Params, header: &Header) -> u32 {
-    // SAFETY: the helper takes no pointers and is available to XDP programs.
-    let now_ns = unsafe { bpf_ktime_get_ns() };
+    let now_ns = now_ns();
     take_piggyback(params, header, now_ns);
     access::take_result(params, header, now_ns);
     if header.flags & FLAG_HELD != 0 {
@@ -384,8 +386,7 @@ fn hold_result(ctx: &XdpContext, params: &Params, header: &Header) -> u32 {
 #[inline(always)]
 fn handle_pull(ctx: &XdpContext, params: &Params, header: &Header) -> u32 {
     access::take_position(header, 0);
-    // SAFETY: the helper takes no pointers and is available to XDP programs.
-    let arrival_ns = unsafe { bpf_ktime_get_ns() };
+    let arrival_ns = now_ns();
     take_piggyback(params, header, arrival_ns);
     let Some(interface) = maps::interface(ctx) else {
         return drop_frame(Reason::DropLinkNoSocket);
@@ -412,8 +413,7 @@ fn handle_pull(ctx: &XdpContext, params: &Params, header: &Header) -> u32 {
 #[inline(always)]
 fn handle_report(params: &Params, header: &Header, report: &Report) -> u32 {
     access::take_position(header, 0);
-    // SAFETY: the helper takes no pointers and is available to XDP programs.
-    let now_ns = unsafe { bpf_ktime_get_ns() };
+    let now_ns = now_ns();
     if access::take_report(params, header, report, now_ns) {
         count(Reason::ReportTaken);
         XDP_DROP
@@ -428,8 +428,7 @@ pub fn dp_sink(ctx: XdpContext) -> u32 {
     let Some(interface) = maps::interface(&ctx) else {
         return XDP_PASS;
     };
-    // SAFETY: the helper takes no pointers and is available to XDP programs.
-    let arrival_ns = unsafe { bpf_ktime_get_ns() };
+    let arrival_ns = now_ns();
     let charge = Charge {
         function: 0,
         charged_ns: 0,

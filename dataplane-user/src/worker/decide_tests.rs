@@ -71,7 +71,7 @@ fn a_flow_stays_where_it_does_not_overtake_itself() {
     let flow = 5;
     let end = |rig: &Rig| rig.tables.flows.row(flow).word(offset_of!(FlowRow, expected_ns)).load(Relaxed);
     let before_ns = monotonic_ns();
-    let mut arrives = |rig: &mut Rig, number: u8| {
+    let arrives = |rig: &mut Rig, number: u8| {
         let charged = rig.charge(PORT, LONG_NS);
         let given = rig.metadata(PORT, charged, Builtin::Forward);
         let metadata = Metadata { flow: flow as u16, flow_sequence: number.into(), ..given };

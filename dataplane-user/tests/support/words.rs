@@ -1,7 +1,6 @@
 //! Words of a node's mapped tables: where they are, what they were, what has changed.
 
 use std::fmt;
-use std::mem::offset_of;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -102,11 +101,6 @@ impl Place {
     /// Of a slot of the plan.
     pub fn slot(slot: u32, offset: usize) -> Self {
         Self { table: Table::Slots, row: slot, offset }
-    }
-
-    /// Whether it says when the packets of a flow are expected to be done.
-    pub fn is_end_of_flow(&self) -> bool {
-        self.table == Table::Flows && self.offset == offset_of!(FlowRow, expected_ns)
     }
 
     /// Of a slot of flows.

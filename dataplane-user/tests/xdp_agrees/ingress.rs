@@ -71,7 +71,9 @@ impl Subject {
             Err((verdict, reason)) => return vec![Expected::left(Reason::SeenPort, verdict, reason)],
         };
         let mut possible = Vec::new();
-        for now_ns in run.clocks() {
+        // When a flow is done is written to the ns.
+        let matters = self.params.policies & needing(Needs::EXPECTED) != 0;
+        for now_ns in run.clocks(matters) {
             for random in self.random(&packet.identity) {
                 let expected = self.expect(run, &packet, now_ns, random);
                 if !possible.contains(&expected) {

@@ -502,7 +502,7 @@ fn clocks(run: &Run<'_>, header: &Header, report: Option<Report>) -> Vec<u64> {
         return vec![now_ns];
     }
     if matches!(header.kind, Kind::Forward | Kind::Pull) && !run.outcome.metadata.is_empty() {
-        return run.clocks();
+        return run.clocks(false);
     }
     (from >> 10..=to >> 10).map(|us| (us << 10).clamp(from, to)).collect()
 }
