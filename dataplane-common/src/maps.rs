@@ -4,6 +4,7 @@
 //! field or atomic adds, fields that must be read together adjacent in one aligned 8-byte word, what different cores write
 //! on different cache lines. Map names have at most 15 characters (`BPF_OBJ_NAME_LEN`).
 
+use crate::estimate::Cost;
 pub use crate::params::{AUTH_FULL, AUTH_HEADER, AUTH_OFF, AUTH_REPORTS, Params};
 
 /// Changes whenever a layout below, the metadata or the interconnect header changes.
@@ -354,6 +355,20 @@ pub struct FunctionRow {
     pub error_p99_milli: u32,
     /// Reserved, zero.
     pub reserved2: [u64; 3],
+}
+
+impl FunctionRow {
+    /// Cost as it is measured.
+    #[inline(always)]
+    pub const fn measured(&self) -> Cost {
+        Cost { a_ns: self.a_ns, b_q16: self.b_q16 }
+    }
+
+    /// Cost as it was declared.
+    #[inline(always)]
+    pub const fn declared(&self) -> Cost {
+        Cost { a_ns: self.declared_a_ns, b_q16: self.declared_b_q16 }
+    }
 }
 
 /// [`FunctionRow::order`]: results of a flow leave in the order in which its packets arrived.

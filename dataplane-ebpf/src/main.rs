@@ -25,7 +25,7 @@ use aya_ebpf::helpers::bpf_ktime_get_ns;
 use aya_ebpf::macros::xdp;
 use aya_ebpf::programs::XdpContext;
 use dataplane_common::classify::{Active, Class, classify, identify};
-use dataplane_common::estimate::{Cost, ept_ns};
+use dataplane_common::estimate::ept_ns;
 use dataplane_common::function::Units;
 use dataplane_common::hash::mix;
 use dataplane_common::maps::{
@@ -85,11 +85,10 @@ fn handle_active(ctx: &XdpContext, params: &Params, found: *mut Found, active: &
     let Some(units) = Units::from_map(row.units).of(&active.anep) else {
         return drop_frame(Reason::DropOperandMissing);
     };
-    let declared = Cost { a_ns: row.declared_a_ns, b_q16: row.declared_b_q16 };
-    if declared.ns(units) > row.limit_ns {
+    if row.declared().ns(units) > row.limit_ns {
         return drop_frame(Reason::DropServiceLimit);
     }
-    let ept_ns = ept_ns(Cost { a_ns: row.a_ns, b_q16: row.b_q16 }, declared, units);
+    let ept_ns = ept_ns(row.measured(), row.declared(), units);
     if active.trailing > 0 {
         count(Reason::NoteTrailing);
     }

@@ -12,7 +12,7 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use anyhow::{Result, bail};
 use aya::maps::{Map, PerCpuArray};
-use dataplane_common::estimate::{Cost, ept_ns};
+use dataplane_common::estimate::ept_ns;
 use dataplane_common::function::Units;
 use dataplane_common::load::{Erl, Forwarding, Row as _, Signals, saturate};
 use dataplane_common::maps::{
@@ -387,8 +387,7 @@ impl Scene<'_> {
         let anep = Anep { header_len, packet_len, operand: question.operand, ..Anep::default() };
         let row = &self.function;
         let units = Units::from_map(row.units).of(&anep);
-        let declared = Cost { a_ns: row.declared_a_ns, b_q16: row.declared_b_q16 };
-        let ept_ns = ept_ns(Cost { a_ns: row.a_ns, b_q16: row.b_q16 }, declared, units.unwrap_or(0));
+        let ept_ns = ept_ns(row.measured(), row.declared(), units.unwrap_or(0));
         let frame_bytes = ETHERNET_BYTES + IPV4_BYTES + UDP_BYTES + packet_len;
         let job = Job {
             now_ns: self.now_ns,
@@ -408,7 +407,7 @@ impl Scene<'_> {
             frame_bytes,
             link_bytes: job.bytes,
             units,
-            declared_ns: declared.ns(units.unwrap_or(0)),
+            declared_ns: row.declared().ns(units.unwrap_or(0)),
             limit_ns: row.limit_ns,
             ept_ns,
             class: job.class,

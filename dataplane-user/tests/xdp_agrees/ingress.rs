@@ -9,7 +9,7 @@ use std::thread;
 use dataplane_common::classify::{Active, Class, Identity, classify, identify};
 use dataplane_common::credit::has_credit;
 use dataplane_common::decay::Rate;
-use dataplane_common::estimate::{Cost, ept_ns};
+use dataplane_common::estimate::ept_ns;
 use dataplane_common::function::Units;
 use dataplane_common::hash::mix;
 use dataplane_common::load::{Row, Word, pressed};
@@ -117,11 +117,10 @@ impl Subject {
         let Some(units) = Units::from_map(row.units).of(&active.anep) else {
             return Err((XDP_DROP, Reason::DropOperandMissing));
         };
-        let declared = Cost { a_ns: row.declared_a_ns, b_q16: row.declared_b_q16 };
-        if declared.ns(units) > row.limit_ns {
+        if row.declared().ns(units) > row.limit_ns {
             return Err((XDP_DROP, Reason::DropServiceLimit));
         }
-        let ept_ns = ept_ns(Cost { a_ns: row.a_ns, b_q16: row.b_q16 }, declared, units);
+        let ept_ns = ept_ns(row.measured(), row.declared(), units);
         let identity = identify(run.frame, &active);
         Ok(Packet { active, identity, index, ept_ns, bytes: run.frame.len() + OVERHEAD_BYTES })
     }
