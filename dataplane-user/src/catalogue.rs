@@ -8,7 +8,7 @@ use crate::config::{KnownSetting, settings};
 use crate::functions::Builtin;
 
 /// What a policy can live on, by name.
-const NEEDS: [(Needs, &str); 7] = [
+const NEEDS: [(Needs, &str); 8] = [
     (Needs::REPORTS, "reports"),
     (Needs::RESULTS, "results"),
     (Needs::PLAN, "plan"),
@@ -16,6 +16,7 @@ const NEEDS: [(Needs, &str); 7] = [
     (Needs::PULL, "pull"),
     (Needs::PROBES, "probes"),
     (Needs::DEMAND, "demand"),
+    (Needs::EXPECTED, "expected"),
 ];
 
 /// A policy, as `dataplane policies -j` lists it.

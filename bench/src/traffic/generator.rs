@@ -251,6 +251,10 @@ fn take(
     samples: &mut Samples,
     workload: &Workload,
 ) {
+    // To a group: the kernels of the namespaces introduce themselves to each other (ARP, IPv6). A result has one receiver.
+    if received.bytes.first().is_some_and(|first| first & 1 != 0) {
+        return;
+    }
     let (Some(arrival_ns), Some(reply)) = (received.arrival_ns, Reply::parse(received.bytes)) else {
         account.foreign();
         return;
