@@ -18,7 +18,6 @@ use dataplane_common::taking::{self, Cells};
 use dataplane_common::wire::ip::ETHERNET_BYTES;
 use dataplane_common::wire::link::{FLAG_HELD, FLAG_UNDONE, Header, Kind, NO_FLOW, OVERHEAD_BYTES, Report};
 
-use crate::maps::tables::add_own;
 use crate::maps::{MapValue, Row, Tables};
 use crate::ways::LiveWays;
 use crate::worker::monotonic_ns;
@@ -88,8 +87,9 @@ impl Taker {
         Self { tables, params, ways, worker, slot, types }
     }
 
+    /// Counts a frame. The thread that takes reports counts beside worker 0.
     fn count(&self, reason: Reason) {
-        add_own(self.tables.count(self.worker, reason), 1);
+        self.tables.count(self.worker, reason).fetch_add(1, Relaxed);
     }
 
     /// Takes a frame, which begins with an Ethernet header: what its worker is to do with it, and how many bytes at its start are
