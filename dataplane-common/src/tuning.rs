@@ -80,7 +80,6 @@ settings! {
     price_milli = 2000, Milli, 0 ..= 100_000, "Sooner: weight of the CPU time a redirect burns, at the utilisation of the cluster.";
     damping_milli = 200, Milli, 0 ..= 1_000, "Sooner: weight of the packets that a longer queue delays.";
     relax_milli = 50_000, Milli, 1 ..= 1_000_000, "Sooner: time in which a load forgets a report, in mean service times.";
-    early_milli = 1000, Milli, 0 ..= 10_000, "Sooner: weight of the time for which a result would wait for earlier ones of its flow.";
     gain_milli = 1000, Milli, 0 ..= 100_000, "Sooner: how much own packets in flight say about those of others.";
     spread_milli = 4000, Milli, 0 ..= 100_000, "Sooner: nodes within this many median errors of the best are equals; with fewer than 16 peers within less.";
     threshold_milli = 700, Milli, 1 ..= 1_000, "Thresholds: load from which a node is over.";
@@ -113,6 +112,7 @@ settings! {
     rif_quantile_milli = 840, Milli, 0 ..= 1_000, "Prequal: nodes above this quantile of requests in flight are hot.";
     probes = 3, Count, 1 ..= 16, "Prequal: probes a packet.";
     peak_milli = 100_000, Milli, 1_000 ..= 100_000_000, "Peak-EWMA: time in which a response time is forgotten, in mean service times.";
+    early_milli = 1000, Milli, 0 ..= 10_000, "Sooner: weight of the time for which a result would wait for earlier ones of its flow.";
 }
 
 impl Tuning {
